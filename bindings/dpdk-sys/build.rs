@@ -1,0 +1,2 @@
+//! Generates bindings.
+fn main() {}

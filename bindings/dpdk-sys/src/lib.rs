@@ -1,0 +1,1 @@
+//! Placeholder of the tree; filled by the next commits.

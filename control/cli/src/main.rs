@@ -1,0 +1,2 @@
+//! Placeholder of the tree; filled by the next commits.
+fn main() {}

@@ -1,0 +1,10 @@
+//! What every backend and every pipeline agree on: packet buffers, bursts, ports, time.
+//!
+//! A pipeline is generic over a [`Backend`] and monomorphised for it, so that the hot path has no virtual call.
+#![forbid(unsafe_code)]
+
+mod backend;
+mod time;
+
+pub use backend::{Allocator, BURST, Backend, Buf, Burst, PortIo, RxQueue, TxQueue};
+pub use time::Nanos;
