@@ -1,1 +1,98 @@
-//! Placeholder of the tree; filled by the next commits.
+//! The compiled program as plain data: the contract between the control plane, which writes it, and the data plane,
+//! which runs it. `check`, `explain`, `show` and the workers all read the same structures.
+//!
+//! A [`Program`] is immutable and whole: a worker runs one generation or another, never a mix.
+#![forbid(unsafe_code)]
+
+mod drops;
+mod ids;
+mod report;
+mod rules;
+mod topology;
+
+pub use drops::DropReason;
+pub use ids::{Generation, PortId, RuleId, RuleListId, TenantId, Vni, VtepId};
+pub use report::{
+    DropCount, FlowRecord, NeighbourReport, PortReport, Report, TenantReport, Traffic, WorkerReport,
+};
+pub use rules::{Decision, Origin, PeerBlock, PortRange, QpRange, Rule, Service, ServiceMatch, Verdict};
+pub use topology::{Device, DscpMode, Endpoint, Place, Port, Route, Tenant, Uplink, Vtep};
+
+/// Bounds of one program; `check` refuses files that exceed them.
+pub mod limit {
+    /// Ports of one card, the uplink among them.
+    pub const PORTS: usize = 512;
+    /// Tenants over the lifetime of a daemon: an id is not used again for another name.
+    pub const TENANTS: usize = 4096;
+    /// Remote tunnel endpoints.
+    pub const VTEPS: usize = 4096;
+    /// Rules of all tenants together.
+    pub const RULES: usize = 1 << 20;
+}
+
+/// Everything that the workers need to know, compiled from one policy directory.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Program {
+    /// Counts up with each accepted change; zero is the empty program that drops everything.
+    pub generation: Generation,
+    /// Hash of the documents that it was compiled from (FNV-1a 64 over their canonical text).
+    pub digest: u64,
+    /// The devices that the daemon opens; the index is the [`PortId`].
+    pub devices: Vec<Device>,
+    /// The port towards the fabric; `None` only in the empty program.
+    pub uplink: Option<Uplink>,
+    /// Remote tunnel endpoints; the index is the [`VtepId`]. An entry that is no longer configured stays as a hole.
+    pub vteps: Vec<Option<Vtep>>,
+    /// The index is the [`TenantId`]. An entry that is no longer configured stays as a hole.
+    pub tenants: Vec<Option<Tenant>>,
+    /// Tenant ports; the index is the [`PortId`], with holes where a device serves no tenant.
+    pub ports: Vec<Option<Port>>,
+    /// Each rule once; the index is the [`RuleId`].
+    pub rules: Vec<Rule>,
+    /// Rules in the order in which they are asked; the index is the [`RuleListId`].
+    pub rule_lists: Vec<Vec<RuleId>>,
+    /// File names as the user gave them; [`Origin::source`] is the index.
+    pub sources: Vec<String>,
+}
+
+impl Program {
+    /// The tenant of that id, unless it is a hole.
+    pub fn tenant(&self, id: TenantId) -> Option<&Tenant> {
+        self.tenants.get(usize::from(id.0))?.as_ref()
+    }
+
+    /// The tenant port of that id; `None` for the uplink and for ports without a tenant.
+    pub fn port(&self, id: PortId) -> Option<&Port> {
+        self.ports.get(usize::from(id.0))?.as_ref()
+    }
+
+    /// The remote tunnel endpoint of that id, unless it is a hole.
+    pub fn vtep(&self, id: VtepId) -> Option<&Vtep> {
+        self.vteps.get(usize::from(id.0))?.as_ref()
+    }
+
+    /// The name of a device, or `?` for an id that is not in use.
+    pub fn port_name(&self, id: PortId) -> &str {
+        self.devices.get(usize::from(id.0)).map_or("?", |device| &device.name)
+    }
+
+    /// First rule of `list` that matches; the default is to deny.
+    ///
+    /// `peer` is the far side as the policy sees it: the destination for an egress list, the source for an
+    /// ingress list.
+    pub fn decide(&self, list: RuleListId, peer: std::net::IpAddr, service: Service) -> Decision {
+        let rules = self.rule_lists.get(list.0 as usize).map_or(&[][..], Vec::as_slice);
+        let hit = rules.iter().find(|id| self.rules[id.0 as usize].matches(peer, service));
+        match hit {
+            Some(&id) => Decision { verdict: self.rules[id.0 as usize].verdict, rule: Some(id) },
+            None => Decision { verdict: Verdict::Deny, rule: None },
+        }
+    }
+
+    /// `file:line` of a rule.
+    pub fn origin(&self, id: RuleId) -> String {
+        let Some(rule) = self.rules.get(id.0 as usize) else { return "?".into() };
+        let source = self.sources.get(rule.origin.source as usize).map_or("?", String::as_str);
+        format!("{source}:{}", rule.origin.line)
+    }
+}

@@ -76,7 +76,14 @@ mod tests {
 
     #[test]
     fn wrong_texts_are_refused() {
-        for text in ["", "02:0a:ff:00:10", "02:0a:ff:00:10:01:02", "2:a:ff:0:10:1", "02-0a-ff-00-10-01", "02:0a:ff:00:10:+1"] {
+        for text in [
+            "",
+            "02:0a:ff:00:10",
+            "02:0a:ff:00:10:01:02",
+            "2:a:ff:0:10:1",
+            "02-0a-ff-00-10-01",
+            "02:0a:ff:00:10:+1",
+        ] {
             assert_eq!(text.parse::<Mac>(), Err(ParseMacError), "{text}");
         }
     }

@@ -1,0 +1,133 @@
+//! What the data plane tells: plain values that the API hands out and `floodway show` prints.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// Everything at one moment, read from the workers' counter blocks.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Report {
+    /// Generation that was published last.
+    pub generation: u32,
+    /// Hash of its documents.
+    pub digest: String,
+    /// One entry each, in order of their numbers.
+    pub workers: Vec<WorkerReport>,
+    /// One entry each, in order of their numbers.
+    pub ports: Vec<PortReport>,
+    /// One entry each, in order of their numbers.
+    pub tenants: Vec<TenantReport>,
+    /// The uplink's next hops.
+    pub neighbours: Vec<NeighbourReport>,
+}
+
+/// One worker.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct WorkerReport {
+    /// Its number.
+    pub worker: u32,
+    /// The generation that it runs.
+    pub generation: u32,
+    /// Polls so far.
+    pub polls: u64,
+    /// Polls so far that moved no packet.
+    pub idle_polls: u64,
+    /// Flow entries in use.
+    pub flows: u64,
+    /// Flow entries at most.
+    pub flow_capacity: u64,
+    /// Packets that found their flow entry.
+    pub hits: u64,
+    /// Packets that went to the rules.
+    pub misses: u64,
+    /// Flows that were forwarded without an entry, since the table or the tenant's quota was full.
+    pub uncached: u64,
+}
+
+/// Packets and bytes, both ways. Bytes are those of Ethernet frames without FCS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+}
+
+/// One count of one reason.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DropCount {
+    /// [`crate::DropReason::name`].
+    pub reason: String,
+    /// Packets.
+    pub packets: u64,
+}
+
+/// One port.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PortReport {
+    /// The name in policy files.
+    pub name: String,
+    /// What was opened.
+    pub device: String,
+    /// The tenant that it serves; empty for the uplink.
+    pub tenant: String,
+    /// What came and went.
+    pub traffic: Traffic,
+    /// Packets that floodway made itself and sent here (neighbour requests, ICMP errors); part of `traffic`.
+    pub originated: u64,
+    /// Packets that came from here and were dropped before a tenant was known or on its way to one.
+    pub drops: Vec<DropCount>,
+}
+
+/// One tenant.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct TenantReport {
+    /// The name in policy files.
+    pub name: String,
+    /// The segment on the fabric.
+    pub vni: u32,
+    /// What came out of and went into tunnels: inner frames.
+    pub fabric: Traffic,
+    /// What came from and went to the tenant's ports.
+    pub ports: Traffic,
+    /// Packets dropped, of ports and tunnels together.
+    pub drops: Vec<DropCount>,
+}
+
+/// A next hop on the uplink.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NeighbourReport {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its MAC; empty while it has not answered.
+    pub mac: String,
+}
+
+/// One flow entry of one worker.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FlowRecord {
+    /// The tenant's name.
+    pub tenant: String,
+    /// Port or tunnel endpoint that the flow comes from.
+    pub from: String,
+    /// Source address.
+    pub src: IpAddr,
+    /// Destination address.
+    pub dst: IpAddr,
+    /// Protocol and ports, identifier or queue pair, as text.
+    pub service: String,
+    /// `accept`, or the reason why not.
+    pub verdict: String,
+    /// `file:line` of the rule; empty for the default and for replies.
+    pub rule: String,
+    /// Port or tunnel endpoint that the flow goes to.
+    pub to: String,
+    /// Packets so far.
+    pub packets: u64,
+    /// Bytes so far.
+    pub bytes: u64,
+}

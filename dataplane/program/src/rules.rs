@@ -1,0 +1,268 @@
+//! Rules and how they are asked. This is the reference: whatever else decides a packet must agree with it.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use crate::RuleId;
+
+/// UDP destination port of RoCEv2 (InfiniBand annex A17).
+const ROCE_PORT: u16 = 4791;
+
+/// What a rule, or the default, says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Forward.
+    Accept,
+    /// Drop and count.
+    Deny,
+}
+
+/// A verdict and the rule that gave it; `None` is the default at the end of each list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Decision {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Who said so.
+    pub rule: Option<RuleId>,
+}
+
+/// Where a rule was written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Origin {
+    /// Index into the program's sources.
+    pub source: u32,
+    /// Line, from 1.
+    pub line: u32,
+}
+
+/// One rule. Its conditions are all to hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rule {
+    /// What it says of the packets that it matches.
+    pub verdict: Verdict,
+    /// The far side lies in one of these. `None` matches every address; an empty list matches none.
+    pub peers: Option<Vec<PeerBlock>>,
+    /// The packet is one of these; empty matches all.
+    pub services: Vec<ServiceMatch>,
+    /// Where it was written.
+    pub origin: Origin,
+}
+
+/// A prefix without some of its parts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PeerBlock {
+    /// The addresses meant.
+    pub net: IpNet,
+    /// Parts of `net` that are not meant; no other block is affected.
+    pub except: Vec<IpNet>,
+}
+
+/// An inclusive range of TCP, UDP or SCTP destination ports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PortRange {
+    /// Lowest.
+    pub first: u16,
+    /// Highest.
+    pub last: u16,
+}
+
+impl PortRange {
+    /// Every port.
+    pub const ALL: Self = Self { first: 0, last: u16::MAX };
+
+    const fn contains(self, port: u16) -> bool {
+        self.first <= port && port <= self.last
+    }
+}
+
+/// An inclusive range of destination queue pairs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QpRange {
+    /// Lowest.
+    pub first: u32,
+    /// Highest, at most 0xffffff.
+    pub last: u32,
+}
+
+/// What kind of packets a rule means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ServiceMatch {
+    /// TCP to these ports.
+    Tcp(PortRange),
+    /// UDP to these ports; RoCEv2 is UDP to port 4791.
+    Udp(PortRange),
+    /// SCTP to these ports.
+    Sctp(PortRange),
+    /// ICMP, of this type and code when given.
+    Icmp(Option<u8>, Option<u8>),
+    /// ICMPv6, of this type and code when given.
+    Icmpv6(Option<u8>, Option<u8>),
+    /// RoCEv2 to these queue pairs.
+    Roce(QpRange),
+    /// Any packet of this IP protocol, whatever its ports.
+    Protocol(u8),
+}
+
+/// What of a packet's transport a rule looks at.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Service {
+    /// TCP to this port.
+    Tcp(u16),
+    /// UDP to this port, which is not that of RoCEv2.
+    Udp(u16),
+    /// SCTP to this port.
+    Sctp(u16),
+    /// ICMP type and code.
+    Icmp(u8, u8),
+    /// ICMPv6 type and code.
+    Icmpv6(u8, u8),
+    /// RoCEv2 to this queue pair.
+    Roce(u32),
+    /// A later fragment, or a protocol of which no more is known: the IP protocol.
+    Opaque(u8),
+}
+
+impl Service {
+    /// The IP protocol number.
+    pub const fn protocol(self) -> u8 {
+        match self {
+            Self::Tcp(_) => 6,
+            Self::Udp(_) | Self::Roce(_) => 17,
+            Self::Sctp(_) => 132,
+            Self::Icmp(..) => 1,
+            Self::Icmpv6(..) => 58,
+            Self::Opaque(protocol) => protocol,
+        }
+    }
+}
+
+impl Rule {
+    /// True when the rule speaks of a packet with that far side and service.
+    ///
+    /// A later fragment ([`Service::Opaque`] of a protocol with ports) has no ports to look at: a rule that accepts
+    /// matches it only when it asks for none, a rule that denies matches it whenever the protocol fits. So a fragment
+    /// never passes a rule by leaving out what the rule looks at.
+    pub fn matches(&self, peer: IpAddr, service: Service) -> bool {
+        self.matches_peer(peer)
+            && (self.services.is_empty() || self.services.iter().any(|m| m.matches(service, self.verdict)))
+    }
+
+    /// True when one of the blocks holds `peer`.
+    fn matches_peer(&self, peer: IpAddr) -> bool {
+        let Some(peers) = &self.peers else { return true };
+        peers.iter().any(|block| block.contains(peer))
+    }
+}
+
+impl PeerBlock {
+    /// True when the address is in the block and in none of its exceptions.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        self.net.contains(&address) && !self.except.iter().any(|except| except.contains(&address))
+    }
+}
+
+impl ServiceMatch {
+    fn matches(self, service: Service, verdict: Verdict) -> bool {
+        match (self, service) {
+            (Self::Tcp(range), Service::Tcp(port)) => range.contains(port),
+            (Self::Udp(range), Service::Udp(port)) => range.contains(port),
+            (Self::Udp(range), Service::Roce(_)) => range.contains(ROCE_PORT),
+            (Self::Sctp(range), Service::Sctp(port)) => range.contains(port),
+            (Self::Roce(range), Service::Roce(qp)) => range.first <= qp && qp <= range.last,
+            (Self::Icmp(kind, code), Service::Icmp(k, c)) => is_or_any(kind, k) && is_or_any(code, c),
+            (Self::Icmpv6(kind, code), Service::Icmpv6(k, c)) => is_or_any(kind, k) && is_or_any(code, c),
+            (Self::Protocol(protocol), any) => protocol == any.protocol(),
+            (partly, Service::Opaque(protocol)) => {
+                partly.protocol() == protocol && (verdict == Verdict::Deny || partly.is_whole_protocol())
+            }
+            _ => false,
+        }
+    }
+
+    const fn protocol(self) -> u8 {
+        match self {
+            Self::Tcp(_) => 6,
+            Self::Udp(_) | Self::Roce(_) => 17,
+            Self::Sctp(_) => 132,
+            Self::Icmp(..) => 1,
+            Self::Icmpv6(..) => 58,
+            Self::Protocol(protocol) => protocol,
+        }
+    }
+
+    const fn is_whole_protocol(self) -> bool {
+        match self {
+            Self::Tcp(range) | Self::Udp(range) | Self::Sctp(range) => {
+                range.first == 0 && range.last == u16::MAX
+            }
+            Self::Icmp(kind, code) | Self::Icmpv6(kind, code) => kind.is_none() && code.is_none(),
+            Self::Roce(_) => false,
+            Self::Protocol(_) => true,
+        }
+    }
+}
+
+fn is_or_any(wanted: Option<u8>, seen: u8) -> bool {
+    wanted.is_none_or(|wanted| wanted == seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(verdict: Verdict, peers: &[(&str, &[&str])], services: &[ServiceMatch]) -> Rule {
+        let block = |(net, except): &(&str, &[&str])| PeerBlock {
+            net: net.parse().unwrap(),
+            except: except.iter().map(|text| text.parse().unwrap()).collect(),
+        };
+        Rule {
+            verdict,
+            peers: Some(peers.iter().map(block).collect()),
+            services: services.to_vec(),
+            origin: Origin::default(),
+        }
+    }
+
+    #[test]
+    fn except_takes_out_of_its_own_block_only() {
+        let rule = rule(Verdict::Accept, &[("10.0.0.0/8", &["10.0.3.0/24"]), ("10.0.3.209/32", &[])], &[]);
+        assert!(rule.matches("10.1.0.1".parse().unwrap(), Service::Tcp(80)));
+        assert!(!rule.matches("10.0.3.1".parse().unwrap(), Service::Tcp(80)));
+        assert!(rule.matches("10.0.3.209".parse().unwrap(), Service::Tcp(80)));
+    }
+
+    #[test]
+    fn no_peers_means_every_peer_and_an_empty_list_means_none() {
+        let mut rule = rule(Verdict::Accept, &[], &[]);
+        assert!(!rule.matches("10.1.0.1".parse().unwrap(), Service::Tcp(80)));
+        rule.peers = None;
+        assert!(rule.matches("10.1.0.1".parse().unwrap(), Service::Tcp(80)));
+        assert!(rule.matches("fd00::1".parse().unwrap(), Service::Tcp(80)));
+    }
+
+    #[test]
+    fn a_fragment_does_not_slip_past_ports() {
+        let peer = "10.0.0.1".parse().unwrap();
+        let some = ServiceMatch::Udp(PortRange { first: 7001, last: 7001 });
+        let all = ServiceMatch::Udp(PortRange::ALL);
+        let net: &[(&str, &[&str])] = &[("0.0.0.0/0", &[])];
+        assert!(!rule(Verdict::Accept, net, &[some]).matches(peer, Service::Opaque(17)));
+        assert!(rule(Verdict::Accept, net, &[all]).matches(peer, Service::Opaque(17)));
+        assert!(rule(Verdict::Deny, net, &[some]).matches(peer, Service::Opaque(17)));
+        assert!(!rule(Verdict::Deny, net, &[some]).matches(peer, Service::Opaque(6)));
+    }
+
+    #[test]
+    fn roce_is_udp_to_its_port_and_has_queue_pairs() {
+        let peer = "10.0.0.1".parse().unwrap();
+        let net: &[(&str, &[&str])] = &[("0.0.0.0/0", &[])];
+        let udp = |first, last| ServiceMatch::Udp(PortRange { first, last });
+        assert!(rule(Verdict::Accept, net, &[udp(4791, 4791)]).matches(peer, Service::Roce(7)));
+        assert!(!rule(Verdict::Accept, net, &[udp(4792, 9999)]).matches(peer, Service::Roce(7)));
+        let qps = ServiceMatch::Roce(QpRange { first: 16, last: 31 });
+        assert!(rule(Verdict::Accept, net, &[qps]).matches(peer, Service::Roce(31)));
+        assert!(!rule(Verdict::Accept, net, &[qps]).matches(peer, Service::Roce(32)));
+        assert!(!rule(Verdict::Accept, net, &[qps]).matches(peer, Service::Udp(4791)));
+    }
+}

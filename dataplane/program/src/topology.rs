@@ -1,0 +1,143 @@
+//! Who is where: devices, uplink, tunnel endpoints, tenants, their ports and their addresses.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use wire::Mac;
+
+use crate::{PortId, RuleListId, TenantId, Vni, VtepId};
+
+/// A device that the daemon opens at start, under the name that policy files use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Device {
+    /// The name in policy files, metrics and `show`.
+    pub name: String,
+    /// What to open: `dpdk:<devargs>`, `tap:<interface>`, `pcap:rx=<file>,tx=<file>` or `memory:`.
+    pub device: String,
+    /// Largest IP packet that it carries, in bytes.
+    pub mtu: u16,
+}
+
+/// What becomes of the tunnel's DSCP (RFC 2983: uniform or pipe model).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DscpMode {
+    /// The outer header takes the inner value.
+    #[default]
+    Copy,
+    /// The outer header takes this value, 0 to 63.
+    Fixed(u8),
+}
+
+/// The port towards the fabric, and the tunnel endpoint that this box is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Uplink {
+    /// Which device.
+    pub port: PortId,
+    /// Addresses of the local tunnel endpoint with the length of the on-link prefix: at most one of each family.
+    pub addresses: Vec<IpNet>,
+    /// Next hops for tunnel endpoints that are not on link: at most one of each family.
+    pub gateways: Vec<IpAddr>,
+    /// How outer DSCP is chosen.
+    pub dscp: DscpMode,
+}
+
+/// A remote tunnel endpoint.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Vtep {
+    /// The name in policy files.
+    pub name: String,
+    /// Where its tunnels end.
+    pub address: IpAddr,
+    /// The address to resolve on the uplink: its own when on link, else a gateway.
+    pub next_hop: IpAddr,
+    /// The next hop's MAC when the files give it; else it is resolved by ARP or ND.
+    pub mac: Option<Mac>,
+}
+
+/// One tenant: a VNI, a gateway, and where its addresses live.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Tenant {
+    /// Its own index.
+    pub id: TenantId,
+    /// The name in policy files.
+    pub name: String,
+    /// The tenant's segment on the fabric.
+    pub vni: Vni,
+    /// The MAC that floodway answers with for the gateway's addresses.
+    pub gateway_mac: Mac,
+    /// Addresses of the tenant's gateway, which floodway plays.
+    pub gateways: Vec<IpAddr>,
+    /// Every host of the tenant, here and elsewhere, sorted by address; an address occurs once.
+    pub endpoints: Vec<Endpoint>,
+    /// Prefixes behind remote hosts, longest first; asked after `endpoints`.
+    pub routes: Vec<Route>,
+    /// Most flow entries of this tenant in one worker.
+    pub flow_quota: u32,
+}
+
+impl Tenant {
+    /// The host of that address.
+    pub fn endpoint(&self, address: IpAddr) -> Option<&Endpoint> {
+        let index = self.endpoints.binary_search_by_key(&address, |endpoint| endpoint.address).ok()?;
+        Some(&self.endpoints[index])
+    }
+
+    /// Where packets to `address` go: the host of that address, else the longest prefix that holds it.
+    pub fn locate(&self, address: IpAddr) -> Option<(Place, Mac)> {
+        let route = || self.routes.iter().find(|route| route.prefix.contains(&address));
+        match self.endpoint(address) {
+            Some(endpoint) => Some((endpoint.place, endpoint.mac)),
+            None => route().map(|route| (Place::Vtep(route.vtep), route.mac)),
+        }
+    }
+}
+
+/// Where a host of a tenant is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// Behind a port of this box.
+    Port(PortId),
+    /// Behind a remote tunnel endpoint.
+    Vtep(VtepId),
+}
+
+/// A host of a tenant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Endpoint {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its MAC.
+    pub mac: Mac,
+    /// Where it is.
+    pub place: Place,
+}
+
+/// A prefix behind a remote host of a tenant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// The addresses meant.
+    pub prefix: IpNet,
+    /// The inner destination MAC.
+    pub mac: Mac,
+    /// Where the tunnel ends.
+    pub vtep: VtepId,
+}
+
+/// A tenant's port on this box.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Port {
+    /// Its own index.
+    pub id: PortId,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// The only source MAC that it may use.
+    pub mac: Mac,
+    /// The only source addresses that it may use.
+    pub addresses: Vec<IpAddr>,
+    /// Largest IP packet that it takes, in bytes.
+    pub mtu: u16,
+    /// Rules for what the port sends.
+    pub egress: RuleListId,
+    /// Rules for what the port is sent.
+    pub ingress: RuleListId,
+}
