@@ -1,1 +1,121 @@
-//! Placeholder of the tree; filled by the next commits.
+//! The tenant edge pipeline, both directions.
+//!
+//! host -> fabric: parse, tenant by port, anti-spoof, flow lookup (miss: [`decide`]), MTU, MACs and TTL, encapsulate.
+//! fabric -> host: decapsulate, ECN, tenant by VNI, parse, flow lookup (miss: [`decide`]), MTU, MACs and TTL, deliver.
+//!
+//! A burst goes through in passes: [`classify`](crate::classify) every packet into a lane, hash and prefetch, find
+//! candidates, then judge one by one in order. What is rare (neighbour discovery, ICMP errors, echo to a gateway) is
+//! picked out by the first pass and handled in [`special`](crate::special).
+#![forbid(unsafe_code)]
+
+mod action;
+mod classify;
+mod decide;
+mod forward;
+mod judge;
+mod key;
+mod lanes;
+mod next_hops;
+mod record;
+mod special;
+mod tables;
+mod underlay;
+
+use std::sync::Arc;
+
+use ::tables::bucket::RateLimit;
+use ::tables::flow::FlowTable;
+use engine::{Gauge, Io, Pipeline};
+use packet::{Backend, Burst, Nanos};
+use program::{PortId, TenantId, limit};
+use quiescent::cell::SharedWords;
+
+pub use action::{Action, Target};
+pub use decide::{Allowed, Refused, decide};
+pub use record::Record;
+pub use tables::{BuildError, Facts, Tables};
+
+use lanes::Lanes;
+use next_hops::NextHops;
+
+/// ICMP errors a second that one tenant may cause in one worker.
+const ICMP_ERRORS_PER_SECOND: u64 = 1000;
+/// And how many at once.
+const ICMP_ERROR_BURST: u64 = 50;
+/// Flow entries looked at for ageing in one tick.
+const EXPIRY_BUDGET: usize = 256;
+/// Time between ticks.
+const TICK: Nanos = Nanos::from_millis(1);
+
+/// Bounds of one worker's pipeline.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Flow entries of all tenants together.
+    pub flows: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { flows: 1 << 17 }
+    }
+}
+
+/// The pipeline of one worker.
+pub struct Edge {
+    flows: FlowTable<Action>,
+    lanes: Box<Lanes>,
+    next_hops: NextHops,
+    icmp_errors: Vec<RateLimit>,
+}
+
+impl Edge {
+    /// A pipeline with an empty flow table. `seed` is drawn by the caller, so that nobody outside can aim at one
+    /// bucket. Next hops that it resolves are written to `board`, one word per tunnel endpoint.
+    pub fn new(limits: Limits, seed: u64, board: Arc<SharedWords>) -> Self {
+        Self {
+            flows: FlowTable::new(limits.flows, limit::TENANTS, seed),
+            lanes: Box::new(Lanes::new()),
+            next_hops: NextHops::new(board),
+            icmp_errors: vec![RateLimit::new(ICMP_ERRORS_PER_SECOND, ICMP_ERROR_BURST); limit::TENANTS],
+        }
+    }
+
+    /// Whether that tenant may cause another ICMP error now.
+    fn may_send_icmp_error(&mut self, tenant: TenantId, now: Nanos) -> bool {
+        self.icmp_errors.get_mut(usize::from(tenant.0)).is_some_and(|limit| limit.allow(now))
+    }
+}
+
+impl<B: Backend> Pipeline<B> for Edge {
+    type Tables = Tables;
+    type Record = Record;
+
+    fn adopt(&mut self, tables: &Tables, io: &mut Io<B>, now: Nanos) {
+        for tenant in tables.program.tenants.iter().flatten() {
+            self.flows.set_quota(usize::from(tenant.id.0), tenant.flow_quota as usize);
+        }
+        self.next_hops.adopt(tables, now);
+        io.ledger.set(Gauge::Generation, u64::from(tables.generation().0));
+        io.ledger.set(Gauge::FlowCapacity, self.flows.capacity() as u64);
+    }
+
+    fn process(&mut self, tables: &Tables, port: PortId, burst: &mut Burst<B::Buf>, io: &mut Io<B>, now: Nanos) {
+        let mut bufs = core::mem::take(burst);
+        self.classify(tables, port, &mut bufs, &mut io.ledger);
+        self.look_up(bufs.len());
+        for (lane, buf) in bufs.into_iter().enumerate() {
+            self.judge(tables, lane, buf, io, now);
+        }
+    }
+
+    fn tick(&mut self, tables: &Tables, io: &mut Io<B>, now: Nanos) -> Nanos {
+        self.flows.expire(now, EXPIRY_BUDGET);
+        io.ledger.set(Gauge::Flows, self.flows.len() as u64);
+        self.ask_next_hops(tables, io, now);
+        now + TICK
+    }
+
+    fn dump(&self, from: usize, count: usize, sink: &mut dyn FnMut(Record)) -> Option<usize> {
+        record::dump(&self.flows, from, count, sink)
+    }
+}

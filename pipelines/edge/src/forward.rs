@@ -1,0 +1,118 @@
+//! A decided packet on its way out: hop to the receiver's MAC, through the gateway if it was sent there, into a
+//! tunnel or to a port.
+
+use engine::{Account, Io, Tally};
+use packet::{Backend, Buf, Nanos};
+use program::{DropReason, DscpMode, PortId};
+use wire::{L3, Mac, Parsed};
+
+use crate::action::{Action, Target};
+use crate::classify::mac_at;
+use crate::{Edge, Tables};
+
+impl Edge {
+    /// Sends a packet where its flow's action says.
+    #[inline]
+    pub(crate) fn forward<B: Backend>(
+        &mut self, tables: &Tables, lane: usize, mut buf: B::Buf, action: Action, io: &mut Io<B>, now: Nanos,
+    ) {
+        let parsed = self.lanes.parsed[lane];
+        let (gateway_mac, mtu) = match action.target() {
+            Target::Drop(reason) => return io.ledger.dropped(self.lanes.account[lane], reason),
+            Target::Port(port) => tables.port(port).map_or((Mac::default(), 0), |view| (view.gateway_mac, view.mtu)),
+            Target::Tunnel(index) => {
+                tables.tunnels.get(index as usize).map_or((Mac::default(), 0), |tunnel| (tunnel.gateway_mac, tunnel.mtu))
+            }
+        };
+        // Padding behind the IP packet is the last wire's, not the packet's.
+        buf.truncate(usize::from(parsed.end));
+        if parsed.end - parsed.l3_offset > mtu {
+            return self.refuse_too_big(tables, lane, buf, mtu, io, now);
+        }
+        match hop(buf.bytes_mut(), &parsed, gateway_mac, action.dst_mac) {
+            Ok(()) => {}
+            Err(DropReason::TtlExpired) => return self.refuse_expired(tables, lane, buf, io, now),
+            Err(reason) => return io.ledger.dropped(self.lanes.account[lane], reason),
+        }
+        match action.target() {
+            Target::Tunnel(index) => self.into_tunnel(tables, lane, buf, index, action.entropy, io),
+            Target::Port(port) => self.to_port(lane, buf, port, io),
+            Target::Drop(_) => {}
+        }
+    }
+
+    fn to_port<B: Backend>(&mut self, lane: usize, buf: B::Buf, port: PortId, io: &mut Io<B>) {
+        let _ = lane;
+        io.outbox.push(port, buf, &mut io.ledger);
+    }
+
+    /// Puts an inner frame that is ready to leave into its tunnel and on the uplink. The lane's `parsed` says where
+    /// its TOS is.
+    #[inline]
+    pub(crate) fn into_tunnel<B: Backend>(
+        &mut self, tables: &Tables, lane: usize, mut buf: B::Buf, index: u32, entropy: u16, io: &mut Io<B>,
+    ) {
+        let account = self.lanes.account[lane];
+        let (Some(tunnel), Some(uplink)) = (tables.tunnels.get(index as usize), &tables.uplink) else {
+            return io.ledger.dropped(account, DropReason::NoRoute);
+        };
+        let Some(next_hop) = self.next_hops.mac(tunnel.vtep) else {
+            return io.ledger.dropped(account, DropReason::UnresolvedNextHop);
+        };
+        let inner_len = buf.bytes().len();
+        let tos = outer_tos(self.lanes.parsed[lane].tos(buf.bytes()), uplink.dscp);
+        if !buf.prepend(tunnel.template.len()) {
+            return io.ledger.dropped(account, DropReason::NoBuffer);
+        }
+        tunnel.template.stamp(buf.bytes_mut(), next_hop, entropy, tos);
+        let mut tally = Tally::default();
+        tally.add(inner_len);
+        io.ledger.sent(Account::Tenant(tunnel.tenant), tally);
+        io.outbox.push(uplink.port, buf, &mut io.ledger);
+    }
+}
+
+/// RFC 6040, section 4.1 (normal mode): the outer ECN field is a copy of the inner one; the DSCP by setting.
+#[inline]
+fn outer_tos(inner: u8, dscp: DscpMode) -> u8 {
+    match dscp {
+        DscpMode::Copy => inner,
+        DscpMode::Fixed(dscp) => dscp << 2 | inner & 3,
+    }
+}
+
+/// One hop inside the tenant's network: bridged when the sender named the receiver's MAC, routed when it named the
+/// gateway's.
+#[inline]
+fn hop(frame: &mut [u8], parsed: &Parsed, gateway_mac: Mac, dst_mac: Mac) -> Result<(), DropReason> {
+    let named = mac_at(frame, 0);
+    if named == gateway_mac {
+        if !decrement_ttl(frame, parsed) {
+            return Err(DropReason::TtlExpired);
+        }
+        frame[6..12].copy_from_slice(&gateway_mac.0);
+    } else if named != dst_mac {
+        return Err(DropReason::UnknownDestinationMac);
+    }
+    frame[..6].copy_from_slice(&dst_mac.0);
+    Ok(())
+}
+
+/// False, and nothing changed, when the packet may not travel on. The IPv4 checksum follows by RFC 1624.
+fn decrement_ttl(frame: &mut [u8], parsed: &Parsed) -> bool {
+    let l3 = usize::from(parsed.l3_offset);
+    let at = if parsed.l3 == L3::Ipv4 { l3 + 8 } else { l3 + 7 };
+    let ttl = frame[at];
+    if ttl <= 1 {
+        return false;
+    }
+    frame[at] = ttl - 1;
+    if parsed.l3 == L3::Ipv4 {
+        let protocol = frame[l3 + 9];
+        let old = u16::from_be_bytes([ttl, protocol]);
+        let new = u16::from_be_bytes([ttl - 1, protocol]);
+        let sum = u16::from_be_bytes([frame[l3 + 10], frame[l3 + 11]]);
+        frame[l3 + 10..l3 + 12].copy_from_slice(&wire::checksum::update(sum, old, new).to_be_bytes());
+    }
+    true
+}

@@ -1,0 +1,196 @@
+//! Flow identity: what makes two packets one flow, and the way back from a key to what rules look at.
+//!
+//! TCP, UDP, SCTP: tenant, ingress, 5-tuple. ICMP: addresses, identifier, type and code. RoCEv2: addresses and
+//! destination queue pair; the UDP source port is entropy, not identity. A later fragment has addresses and protocol.
+//! The ingress (port or tunnel endpoint) is part of the key, so that the check of a source address, done once when
+//! the flow is decided, holds for every later packet of it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use program::{PortId, Service, TenantId, VtepId};
+use tables::flow::FlowKey;
+use wire::{Fragment, L3, L4, Parsed};
+
+/// The addresses are IPv6.
+const IPV6: u8 = 1;
+/// RoCEv2; `l4` is the destination queue pair.
+const ROCE: u8 = 2;
+/// From a tunnel; `ingress` is a [`VtepId`].
+const FABRIC: u8 = 4;
+/// A fragment, first or later. Both leave by the same path, which only the addresses decide.
+const FRAGMENT: u8 = 8;
+/// A later fragment; `l4` is zero.
+const LATER: u8 = 16;
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const SCTP: u8 = 132;
+const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
+
+/// Where a packet came in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ingress {
+    /// A tenant's port.
+    Port(PortId),
+    /// A tunnel from that endpoint.
+    Vtep(VtepId),
+}
+
+/// Reads the key of an IP packet; `frame` and `parsed` belong together. The caller has made sure that it is IP.
+#[inline]
+pub fn of(frame: &[u8], parsed: &Parsed, tenant: TenantId, ingress: Ingress) -> FlowKey {
+    let mut key = FlowKey { tenant: tenant.0, protocol: parsed.protocol, ..FlowKey::default() };
+    let l3 = usize::from(parsed.l3_offset);
+    if parsed.l3 == L3::Ipv4 {
+        key.src[..4].copy_from_slice(&frame[l3 + 12..l3 + 16]);
+        key.dst[..4].copy_from_slice(&frame[l3 + 16..l3 + 20]);
+    } else {
+        key.src.copy_from_slice(&frame[l3 + 8..l3 + 24]);
+        key.dst.copy_from_slice(&frame[l3 + 24..l3 + 40]);
+        key.kind |= IPV6;
+    }
+    match ingress {
+        Ingress::Port(port) => key.ingress = port.0,
+        Ingress::Vtep(vtep) => {
+            key.ingress = vtep.0;
+            key.kind |= FABRIC;
+        }
+    }
+    match parsed.l4 {
+        L4::Tcp | L4::Udp | L4::Sctp => key.l4 = u32::from(parsed.src_port) << 16 | u32::from(parsed.dst_port),
+        L4::Roce => {
+            key.l4 = parsed.dest_qp;
+            key.kind |= ROCE;
+        }
+        L4::Icmp | L4::Icmpv6 => key.l4 = icmp_identity(frame, usize::from(parsed.l4_offset)),
+        L4::None | L4::Unknown => {}
+    }
+    match parsed.fragment {
+        Fragment::None => {}
+        Fragment::First => key.kind |= FRAGMENT,
+        Fragment::Later => key.kind |= FRAGMENT | LATER,
+    }
+    key
+}
+
+/// Identifier, type and code; the identifier is zero for messages that are no echo.
+fn icmp_identity(frame: &[u8], l4: usize) -> u32 {
+    let (kind, code) = (frame[l4], frame[l4 + 1]);
+    let identifier = match (kind, frame.get(l4 + 4..l4 + 6)) {
+        (0 | 8 | 128 | 129, Some(id)) => u16::from_be_bytes([id[0], id[1]]),
+        _ => 0,
+    };
+    u32::from(identifier) << 16 | u32::from(kind) << 8 | u32::from(code)
+}
+
+/// Where the flow comes in.
+pub fn ingress(key: &FlowKey) -> Ingress {
+    if key.kind & FABRIC == 0 { Ingress::Port(PortId(key.ingress)) } else { Ingress::Vtep(VtepId(key.ingress)) }
+}
+
+/// Source address.
+pub fn src(key: &FlowKey) -> IpAddr {
+    address(key, &key.src)
+}
+
+/// Destination address.
+pub fn dst(key: &FlowKey) -> IpAddr {
+    address(key, &key.dst)
+}
+
+fn address(key: &FlowKey, bytes: &[u8; 16]) -> IpAddr {
+    if key.kind & IPV6 == 0 {
+        IpAddr::V4(Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3]))
+    } else {
+        IpAddr::V6(Ipv6Addr::from(*bytes))
+    }
+}
+
+/// TCP, UDP or SCTP source port; zero for others.
+pub fn src_port(key: &FlowKey) -> u16 {
+    if matches!(key.protocol, TCP | UDP | SCTP) && key.kind & ROCE == 0 { (key.l4 >> 16) as u16 } else { 0 }
+}
+
+/// What rules look at.
+pub fn service(key: &FlowKey) -> Service {
+    let (port, kind, code) = (key.l4 as u16, (key.l4 >> 8) as u8, key.l4 as u8);
+    if key.kind & LATER != 0 {
+        return Service::Opaque(key.protocol);
+    }
+    match key.protocol {
+        UDP if key.kind & ROCE != 0 => Service::Roce(key.l4),
+        TCP => Service::Tcp(port),
+        UDP => Service::Udp(port),
+        SCTP => Service::Sctp(port),
+        ICMP => Service::Icmp(kind, code),
+        ICMPV6 => Service::Icmpv6(kind, code),
+        other => Service::Opaque(other),
+    }
+}
+
+/// The key of the same flow's packets in the other direction, which come in at `ingress`. `None` where the other
+/// direction cannot be told: RoCEv2 (its queue pair is not in this packet), fragments, ICMP that is no echo.
+pub fn mirror(key: &FlowKey, ingress: Ingress) -> Option<FlowKey> {
+    if key.kind & (ROCE | FRAGMENT) != 0 {
+        return None;
+    }
+    let l4 = match key.protocol {
+        TCP | UDP | SCTP => key.l4.rotate_left(16),
+        ICMP | ICMPV6 => {
+            let kind = match (key.l4 >> 8) as u8 {
+                8 => 0,
+                0 => 8,
+                128 => 129,
+                129 => 128,
+                _ => return None,
+            };
+            key.l4 & 0xffff_0000 | kind << 8 | key.l4 & 0xff
+        }
+        _ => key.l4,
+    };
+    let (ingress, side) = match ingress {
+        Ingress::Port(port) => (port.0, 0),
+        Ingress::Vtep(vtep) => (vtep.0, FABRIC),
+    };
+    Some(FlowKey { src: key.dst, dst: key.src, l4, ingress, kind: key.kind & !FABRIC | side, ..*key })
+}
+
+/// The outer UDP source port of a flow, 49152 to 65535 (RFC 7348, section 5): the same for all packets of a flow, for
+/// RoCEv2 by destination queue pair, for fragments by address so that they stay together.
+pub fn entropy(key: &FlowKey) -> u16 {
+    let l4 = if key.kind & FRAGMENT == 0 { key.l4 } else { 0 };
+    let word = |bytes: &[u8; 16], at: usize| {
+        u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap_or_default())
+    };
+    let head = u64::from(l4) << 32 | u64::from(key.tenant) << 8 | u64::from(key.protocol);
+    let words = [head, word(&key.src, 0), word(&key.src, 8), word(&key.dst, 0), word(&key.dst, 8)];
+    let hash = words.into_iter().fold(0x9e37_79b9_7f4a_7c15_u64, |hash, word| {
+        let product = u128::from(hash ^ word) * u128::from(0xa076_1d64_78bd_642f_u64);
+        (product >> 64) as u64 ^ product as u64
+    });
+    0xc000 | (hash >> 50) as u16
+}
+
+/// The service of a flow as text, for lists.
+pub fn service_text(key: &FlowKey) -> String {
+    let (from, identifier) = (key.l4 >> 16, key.l4 >> 16);
+    match service(key) {
+        Service::Tcp(port) => format!("tcp {from} > {port}"),
+        Service::Udp(port) => format!("udp {from} > {port}"),
+        Service::Sctp(port) => format!("sctp {from} > {port}"),
+        Service::Icmp(kind, code) => format!("icmp type {kind} code {code} id {identifier}"),
+        Service::Icmpv6(kind, code) => format!("icmpv6 type {kind} code {code} id {identifier}"),
+        Service::Roce(qp) => format!("rocev2 qp {qp:#x}"),
+        Service::Opaque(protocol) => format!("protocol {protocol}"),
+    }
+}
+
+/// A key that says only whose packet it is and where it came in.
+pub fn anonymous(tenant: TenantId, ingress: Ingress) -> FlowKey {
+    let (ingress, kind) = match ingress {
+        Ingress::Port(port) => (port.0, 0),
+        Ingress::Vtep(vtep) => (vtep.0, FABRIC),
+    };
+    FlowKey { tenant: tenant.0, ingress, kind, ..FlowKey::default() }
+}

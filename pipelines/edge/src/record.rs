@@ -1,0 +1,79 @@
+//! Flow entries as they are listed: raw in the worker, named by whoever asked.
+
+use program::{DropReason, FlowRecord, Place, TenantId};
+use tables::flow::{FlowKey, FlowTable};
+
+use crate::action::{Action, Target};
+use crate::decide::{decide, opener};
+use crate::key::{self, Ingress};
+use crate::Tables;
+
+/// One flow entry, copied out.
+#[derive(Clone, Copy, Debug)]
+pub struct Record {
+    key: FlowKey,
+    action: Action,
+    packets: u64,
+    bytes: u64,
+}
+
+impl Record {
+    /// In the names of the program that `tables` were built from. The rule is found by asking the program again, so
+    /// that list and data plane cannot disagree.
+    pub fn name(&self, tables: &Tables) -> FlowRecord {
+        let program = &*tables.program;
+        let tenant = program.tenant(TenantId(self.key.tenant));
+        let place = |place| match place {
+            Place::Port(port) => program.port_name(port).to_owned(),
+            Place::Vtep(vtep) => program.vtep(vtep).map_or("?", |vtep| &vtep.name).to_owned(),
+        };
+        let from = match key::ingress(&self.key) {
+            Ingress::Port(port) => Place::Port(port),
+            Ingress::Vtep(vtep) => Place::Vtep(vtep),
+        };
+        let to = tenant.and_then(|tenant| tenant.locate(key::dst(&self.key)));
+        FlowRecord {
+            tenant: tenant.map_or("?", |tenant| &tenant.name).to_owned(),
+            from: place(from),
+            src: key::src(&self.key),
+            dst: key::dst(&self.key),
+            service: key::service_text(&self.key),
+            verdict: self.verdict().to_owned(),
+            rule: self.rule(tables),
+            to: to.map_or_else(|| "-".to_owned(), |(to, _)| place(to)),
+            packets: self.packets,
+            bytes: self.bytes,
+        }
+    }
+
+    fn verdict(&self) -> &'static str {
+        match self.action.target() {
+            Target::Drop(reason) => reason.name(),
+            _ if self.action.is_reply() => "accept (reply)",
+            _ => "accept",
+        }
+    }
+
+    fn rule(&self, tables: &Tables) -> String {
+        let key = if self.action.is_reply() { opener(tables, &self.key).unwrap_or(self.key) } else { self.key };
+        let rule = match decide(tables, &key) {
+            Ok(allowed) => allowed.rule,
+            Err(refused) if refused.reason == DropReason::PolicyDeny => refused.rule,
+            Err(_) => None,
+        };
+        rule.map_or_else(String::new, |rule| tables.program.origin(rule))
+    }
+}
+
+pub(crate) fn dump(
+    flows: &FlowTable<Action>, from: usize, count: usize, sink: &mut dyn FnMut(Record),
+) -> Option<usize> {
+    let mut seen = 0;
+    for entry in flows.iter(from, count) {
+        seen += 1;
+        sink(Record { key: entry.key, action: entry.action, packets: entry.packets, bytes: entry.bytes });
+    }
+    let _ = seen;
+    let next = from + count;
+    (next < flows.capacity()).then_some(next)
+}
