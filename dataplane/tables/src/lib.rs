@@ -1,1 +1,8 @@
-//! Placeholder of the tree; filled by the next commits.
+//! Data structures of the hot path: no I/O, no clock, no allocation after construction, no unsafe code.
+//!
+//! Each belongs to one worker and is bounded; what a structure does when it is full is said at its type.
+#![forbid(unsafe_code)]
+
+pub mod bucket;
+pub mod flow;
+pub mod neighbour;

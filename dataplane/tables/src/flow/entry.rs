@@ -1,0 +1,98 @@
+//! One flow: two cache lines when its action has 16 bytes.
+
+use super::FlowKey;
+use packet::Nanos;
+
+/// How long a flow may be idle, in whole milliseconds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(transparent)]
+pub struct Timeout(u32);
+
+impl Timeout {
+    /// It may be idle for ever.
+    pub const NEVER: Self = Self(u32::MAX);
+
+    /// Idle for `millis` milliseconds, at most 49.7 days: [`Timeout::NEVER`] is 2^32 - 1.
+    pub const fn from_millis(millis: u32) -> Self {
+        Self(millis)
+    }
+
+    /// Idle for `secs` seconds; [`Timeout::NEVER`] when they are too many for 32 bits of milliseconds.
+    pub const fn from_secs(secs: u32) -> Self {
+        Self(secs.saturating_mul(1_000))
+    }
+
+    /// True when a span of `idle` is at least this long.
+    #[inline(always)]
+    fn is_over(self, idle: Nanos) -> bool {
+        self != Self::NEVER && idle.0 >= u64::from(self.0) * 1_000_000
+    }
+}
+
+/// A flow of the table. The first cache line says what it is and what to do, the second what it did.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Entry<A> {
+    pub(super) key: FlowKey,
+    /// What the pipeline decided for it; 16 bytes are intended.
+    pub action: A,
+    /// When its last packet came.
+    pub last_seen: Nanos,
+    /// When it was inserted.
+    pub created: Nanos,
+    /// Packets counted by `touch`.
+    pub packets: u64,
+    /// Bytes counted by `touch`.
+    pub bytes: u64,
+    /// How long it may be idle.
+    pub timeout: Timeout,
+    /// Its home bucket.
+    pub(super) home: u32,
+    /// The bucket it lives in; of a free entry, the next free one.
+    pub(super) place: u32,
+    pub(super) tenant: u16,
+    pub(super) lane: u8,
+    pub(super) live: bool,
+}
+
+const _: () = assert!(size_of::<Entry<[u8; 16]>>() == 128 && align_of::<Entry<[u8; 16]>>() == 64);
+const _: () = assert!(core::mem::offset_of!(Entry<[u8; 16]>, last_seen) == 64);
+
+impl<A> Entry<A> {
+    /// The flow's identity.
+    #[inline(always)]
+    pub const fn key(&self) -> &FlowKey {
+        &self.key
+    }
+
+    /// Whose quota it is counted on.
+    #[inline(always)]
+    pub const fn tenant(&self) -> u16 {
+        self.tenant
+    }
+
+    /// True from the moment when it has been idle for exactly its timeout; never while `now` is before its last packet.
+    #[inline(always)]
+    pub fn is_expired(&self, now: Nanos) -> bool {
+        self.timeout.is_over(now.since(self.last_seen))
+    }
+}
+
+impl<A: Default> Entry<A> {
+    pub(super) fn free() -> Self {
+        Self {
+            key: FlowKey::default(),
+            action: A::default(),
+            last_seen: Nanos(0),
+            created: Nanos(0),
+            packets: 0,
+            bytes: 0,
+            timeout: Timeout::NEVER,
+            home: 0,
+            place: 0,
+            tenant: 0,
+            lane: 0,
+            live: false,
+        }
+    }
+}

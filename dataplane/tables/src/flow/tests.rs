@@ -1,0 +1,1 @@
+//! Placeholder while the API settles; replaced by the next commit.
