@@ -26,4 +26,4 @@ pub mod udp;
 pub mod vxlan;
 
 pub use mac::{Mac, ParseMacError};
-pub use parse::{Flags, Fragment, L3, L4, Malformed, Parsed, parse};
+pub use parse::{Flags, Fragment, L3, L4, Malformed, Parsed, parse, parse_into};

@@ -1,17 +1,22 @@
 //! Every frame the straight line does not take: tags, ARP, options, extension headers, fragments, and all that
 //! is wrong.
 
-use super::{Flags, Fragment, L3, L4, Malformed, Parsed, ipv4, ipv6};
+use super::{Flags, L3, Malformed, Parsed, ipv4, ipv6};
 use crate::{
     arp::{self, Arp},
     ethernet::{HEADER_LEN, MAX_FRAME_LEN, TAG_LEN, Tag, Vlan, ether_type, is_tag},
 };
 use zerocopy::FromBytes;
 
-/// The whole parser, without the short cuts of [`super::parse`].
+/// The whole parser, without the short cuts of [`super::parse_into`].
 #[cold]
 #[inline(never)]
-pub(super) fn general(frame: &[u8]) -> Result<Parsed, Malformed> {
+pub(super) fn general(frame: &[u8], parsed: &mut Parsed) -> Result<(), Malformed> {
+    *parsed = whole(frame)?;
+    Ok(())
+}
+
+fn whole(frame: &[u8]) -> Result<Parsed, Malformed> {
     if frame.len() > MAX_FRAME_LEN {
         return Err(Malformed::FrameLong);
     }
@@ -41,21 +46,8 @@ fn ethernet(frame: &[u8]) -> Result<Parsed, Malformed> {
         ether_type = behind;
         l3_offset += TAG_LEN;
     }
-    Ok(Parsed {
-        dest_qp: 0,
-        vlan,
-        ether_type,
-        l3_offset: l3_offset as u16,
-        l4_offset: l3_offset as u16,
-        end: frame.len() as u16,
-        src_port: 0,
-        dst_port: 0,
-        flags,
-        protocol: 0,
-        l3: L3::Other,
-        l4: L4::None,
-        fragment: Fragment::None,
-    })
+    let (l3_offset, end) = (l3_offset as u16, frame.len() as u16);
+    Ok(Parsed { vlan, ether_type, l3_offset, l4_offset: l3_offset, end, flags, ..Parsed::EMPTY })
 }
 
 fn arp(frame: &[u8], parsed: Parsed) -> Result<Parsed, Malformed> {

@@ -4,7 +4,7 @@ use super::{Fragment, L3, L4, Malformed, Parsed, general::be16};
 use crate::{
     icmp,
     ipv4::protocol,
-    roce::{self, Bth, ICRC_LEN, opcode},
+    roce::{self, Bth, ICRC_LEN},
     sctp, tcp, udp,
 };
 use zerocopy::FromBytes;
@@ -48,37 +48,40 @@ fn udp(frame: &[u8], data: &[u8], parsed: Parsed) -> Result<Parsed, Malformed> {
         return Err(Malformed::UdpLen);
     }
     let parsed = with_ports(data, Parsed { l4: L4::Udp, ..parsed });
-    if parsed.dst_port == roce::PORT { roce(frame, parsed) } else { Ok(parsed) }
+    if parsed.dst_port != roce::PORT {
+        return Ok(parsed);
+    }
+    let mut found = Parsed { l4: L4::Roce, ..parsed };
+    roce(frame, &mut found).map(|()| found)
 }
 
 fn icmp(data: &[u8], parsed: Parsed) -> Result<Parsed, Malformed> {
     if data.len() < icmp::HEADER_LEN { Err(cut(parsed, Malformed::IcmpCut)) } else { Ok(parsed) }
 }
 
-/// Checks the BTH behind a UDP header that [`super::parse`] or [`udp`] checked.
+/// Checks the BTH behind a UDP header that was checked, for an answer that says `L4::Roce` already.
 ///
 /// Transport versions other than 0 are refused: nothing behind such a version can be read, the QP included.
 /// An unknown opcode is not: its headers and payload are simply not looked at.
 #[inline(never)]
-pub(super) fn roce(frame: &[u8], parsed: Parsed) -> Result<Parsed, Malformed> {
+pub(super) fn roce(frame: &[u8], parsed: &mut Parsed) -> Result<(), Malformed> {
     let data = parsed.udp_payload(frame);
-    let (bth, _) = Bth::ref_from_prefix(data).map_err(|_| cut(parsed, Malformed::BthCut))?;
+    let (bth, _) = Bth::ref_from_prefix(data).map_err(|_| cut(*parsed, Malformed::BthCut))?;
     if bth.version() != 0 {
         return Err(Malformed::BthVersion);
     }
-    let found = Parsed { l4: L4::Roce, dest_qp: bth.dest_qp(), ..parsed };
+    parsed.dest_qp = bth.dest_qp();
     if parsed.fragment == Fragment::First {
         // The rest, ICRC included, is in the fragments to come.
-        return Ok(found);
+        return Ok(());
     }
     let Some(payload_len) = data.len().checked_sub(roce::headers_len(bth.opcode) + ICRC_LEN) else {
         return Err(Malformed::RoceCut);
     };
-    let known = bth.opcode == opcode::CNP || roce::headers(bth.opcode).is_some();
-    if known && bth.pad_count() > payload_len {
+    if bth.pad_count() > payload_len && roce::headers(bth.opcode).is_some() {
         return Err(Malformed::RocePad);
     }
-    Ok(found)
+    Ok(())
 }
 
 fn with_ports(data: &[u8], parsed: Parsed) -> Parsed {

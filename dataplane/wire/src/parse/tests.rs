@@ -1,6 +1,6 @@
 //! The straight line and the general parser must agree on everything.
 
-use super::{general::general, parse};
+use super::{Parsed, general::general, parse};
 use proptest::prelude::*;
 use std::{vec, vec::Vec};
 
@@ -41,6 +41,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
     #[test]
     fn the_straight_line_answers_as_the_general_parser(frame in near_plain()) {
-        prop_assert_eq!(parse(&frame), general(&frame));
+        let mut whole = Parsed::EMPTY;
+        prop_assert_eq!(parse(&frame), general(&frame, &mut whole).map(|()| whole));
     }
 }
