@@ -1,9 +1,24 @@
 //! Ethernet MAC addresses.
 
 use core::{fmt, str::FromStr};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// An Ethernet MAC address (IEEE 802-2014, section 8.2), in wire order.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Default,
+)]
 #[repr(transparent)]
 pub struct Mac(pub [u8; 6]);
 
@@ -64,7 +79,6 @@ impl FromStr for Mac {
 #[cfg(test)]
 mod tests {
     use super::*;
-    extern crate std;
     use std::string::ToString;
 
     #[test]
