@@ -14,6 +14,8 @@ use std::{
 use crossbeam_queue::ArrayQueue;
 use packet::{Allocator, Backend, Buf, Burst, PortIo, RxQueue, TxQueue};
 
+use crate::counts::{PortCounters, add};
+
 /// Bytes free in front of a fresh packet: room for any encapsulation.
 pub const HEADROOM: usize = 128;
 
@@ -192,36 +194,51 @@ type Queue = Arc<ArrayQueue<MemoryBuf>>;
 
 /// The worker's end of the queue that a [`Wire`] sends into.
 #[derive(Debug)]
-pub struct MemoryRx(Queue);
+pub struct MemoryRx {
+    queue: Queue,
+    counters: Arc<PortCounters>,
+}
 
 impl RxQueue for MemoryRx {
     type Buf = MemoryBuf;
 
     fn receive(&mut self, burst: &mut Burst<MemoryBuf>) -> usize {
-        let before = burst.len();
+        let (before, mut bytes) = (burst.len(), 0);
         while !burst.is_full()
-            && let Some(buf) = self.0.pop()
+            && let Some(buf) = self.queue.pop()
         {
+            bytes += buf.bytes().len();
             burst.push(buf);
         }
-        burst.len() - before
+        let count = burst.len() - before;
+        add(&self.counters.rx_packets, count);
+        add(&self.counters.rx_bytes, bytes);
+        count
     }
 }
 
 /// The worker's end of the queue that a [`Wire`] receives from.
 #[derive(Debug)]
-pub struct MemoryTx(Queue);
+pub struct MemoryTx {
+    queue: Queue,
+    counters: Arc<PortCounters>,
+}
 
 impl TxQueue for MemoryTx {
     type Buf = MemoryBuf;
 
     fn transmit(&mut self, burst: &mut Burst<MemoryBuf>) -> usize {
         // The worker is the only one to push, so what is free now stays free.
-        let count = burst.len().min(self.0.capacity() - self.0.len());
+        let count = burst.len().min(self.queue.capacity() - self.queue.len());
+        let mut bytes = 0;
         for buf in burst.drain(..count) {
-            let pushed = self.0.push(buf);
+            bytes += buf.bytes().len();
+            let pushed = self.queue.push(buf);
             debug_assert!(pushed.is_ok(), "room was there before the burst");
         }
+        add(&self.counters.tx_packets, count);
+        add(&self.counters.tx_bytes, bytes);
+        add(&self.counters.tx_busy, burst.len());
         count
     }
 }
@@ -232,10 +249,19 @@ impl TxQueue for MemoryTx {
 /// # Panics
 /// When `depth` is zero.
 pub fn port(pool: &Pool, depth: usize) -> (PortIo<MemoryBackend>, Wire) {
+    counted_port(pool, depth, Arc::default())
+}
+
+/// As [`port`], counting into `counters`.
+///
+/// # Panics
+/// When `depth` is zero.
+pub fn counted_port(pool: &Pool, depth: usize, counters: Arc<PortCounters>) -> (PortIo<MemoryBackend>, Wire) {
     let inwards: Queue = Arc::new(ArrayQueue::new(depth));
     let outwards: Queue = Arc::new(ArrayQueue::new(depth));
-    let io = PortIo { rx: MemoryRx(Arc::clone(&inwards)), tx: MemoryTx(Arc::clone(&outwards)) };
-    (io, Wire::new(pool, inwards, outwards))
+    let rx = MemoryRx { queue: Arc::clone(&inwards), counters: Arc::clone(&counters) };
+    let tx = MemoryTx { queue: Arc::clone(&outwards), counters };
+    (PortIo { rx, tx }, Wire::new(pool, inwards, outwards))
 }
 
 /// Two wires joined back to back, with no port between: what one sends, the other receives.
