@@ -191,7 +191,8 @@ pub struct TapTx {
 enum Written {
     Sent,
     Dropped,
-    NotNow,
+    Busy,
+    Down,
 }
 
 impl TapTx {
@@ -207,11 +208,8 @@ impl TapTx {
             Err(error) => error.raw_os_error(),
         };
         match error {
-            Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR) => Written::NotNow,
-            Some(libc::EIO) => {
-                add(&counters.tx_down, 1);
-                Written::NotNow
-            }
+            Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR) => Written::Busy,
+            Some(libc::EIO) => Written::Down,
             _ => {
                 add(&counters.tx_errors, 1);
                 Written::Dropped
@@ -224,7 +222,9 @@ impl TxQueue for TapTx {
     type Buf = MemoryBuf;
 
     fn transmit(&mut self, burst: &mut Burst<MemoryBuf>) -> usize {
+        let counters = &self.device.counters;
         let (mut removed, mut sent, mut bytes) = (0, 0, 0);
+        let mut why_left = &counters.tx_busy;
         for buf in burst.iter() {
             match self.write(buf.bytes()) {
                 Written::Sent => {
@@ -232,15 +232,18 @@ impl TxQueue for TapTx {
                     bytes += buf.bytes().len();
                 }
                 Written::Dropped => {}
-                Written::NotNow => break,
+                Written::Busy => break,
+                Written::Down => {
+                    why_left = &counters.tx_down;
+                    break;
+                }
             }
             removed += 1;
         }
         burst.drain(..removed);
-        let counters = &self.device.counters;
         add(&counters.tx_packets, sent);
         add(&counters.tx_bytes, bytes);
-        add(&counters.tx_busy, burst.len());
+        add(why_left, burst.len());
         removed
     }
 }

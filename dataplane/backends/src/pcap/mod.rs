@@ -50,12 +50,10 @@ pub enum PcapError {
         source: std::io::Error,
     },
     /// Larger than [`MAX_FILE`].
-    #[error("{file} has {len} bytes, more than the {MAX_FILE} that are held in memory: split it")]
+    #[error("{file} has more than the {MAX_FILE} bytes that are held in memory: split it")]
     TooLarge {
         /// The file.
         file: String,
-        /// Bytes of it.
-        len: u64,
     },
     /// Neither a pcap nor a pcapng header.
     #[error("{file} is not a pcap or pcapng file")]

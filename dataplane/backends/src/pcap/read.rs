@@ -1,6 +1,6 @@
 //! Capture files held in memory: classic pcap of either byte order, and pcapng.
 
-use std::{fs, path::Path};
+use std::{fs::File, io::Read, path::Path};
 
 use pcap_parser::{
     Block, LegacyPcapBlock, Linktype, PcapBlockOwned, PcapError as ParseError, PcapNGSlice, nom,
@@ -32,11 +32,13 @@ impl Capture {
     /// With file and packet number; nothing of a damaged file is used.
     pub fn load(path: &Path) -> Result<Self, PcapError> {
         let failed = |source| PcapError::Read { file: display(path), source };
-        let len = fs::metadata(path).map_err(failed)?.len();
-        if len > MAX_FILE {
-            return Err(PcapError::TooLarge { file: display(path), len });
+        let mut content = Vec::new();
+        // A device or pipe has no length to ask for, so the limit is on what is read.
+        let limited = File::open(path).map_err(failed)?.take(MAX_FILE + 1).read_to_end(&mut content);
+        if limited.map_err(failed)? as u64 > MAX_FILE {
+            return Err(PcapError::TooLarge { file: display(path) });
         }
-        Self::parse(&display(path), &fs::read(path).map_err(failed)?)
+        Self::parse(&display(path), &content)
     }
 
     /// Reads the content of a file that errors call `file`.
