@@ -2,7 +2,7 @@
 
 use packet::{Backend, Buf, Burst, Nanos, PortIo, RxQueue};
 use program::PortId;
-use quiescent::publish::Reader;
+use quiescent::publish::{Epoch, Reader};
 
 use crate::dump::Dump;
 use crate::{Account, Gauge, Ledger, Outbox, Tally};
@@ -61,7 +61,7 @@ pub struct Worker<B: Backend, P: Pipeline<B>> {
     burst: Burst<B::Buf>,
     io: Io<B>,
     reader: Reader<P::Tables>,
-    seen: Option<u64>,
+    seen: Option<Epoch>,
     pipeline: P,
     dump: Dump<P::Record>,
     deadline: Nanos,

@@ -76,6 +76,15 @@ impl Writer {
         let cell = self.block.cell(at.unwrap_or_else(|| self.block.overflow()));
         cell.store(cell.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
+
+    /// Replaces a cell: for levels rather than counts. Out of range as [`Writer::add`].
+    #[inline(always)]
+    pub fn set(&self, row: usize, column: usize, value: u64) {
+        let at = self.block.position(row, column);
+        debug_assert!(at.is_some(), "no counter at row {row}, column {column}");
+        let cell = self.block.cell(at.unwrap_or_else(|| self.block.overflow()));
+        cell.store(value, Ordering::Relaxed);
+    }
 }
 
 /// Anybody's side.

@@ -190,6 +190,12 @@ impl<T> Reader<T> {
     /// One acquire load; a store, to this reader's own cache line, only when the value has changed.
     #[inline(always)]
     pub fn load(&mut self) -> &T {
+        self.load_with_epoch().0
+    }
+
+    /// As [`Reader::load`], with the value's epoch, so that a change is seen without comparing values.
+    #[inline(always)]
+    pub fn load_with_epoch(&mut self) -> (&T, Epoch) {
         if self.held.is_null() {
             self.come_online();
         }
@@ -199,7 +205,7 @@ impl<T> Reader<T> {
         }
         // SAFETY: `current` was published and is not freed before this reader notes a later epoch or goes offline,
         // both of which need `&mut self`, which the result borrows.
-        unsafe { &(*current).value }
+        (unsafe { &(*current).value }, Epoch(self.epoch))
     }
 
     /// Says that this reader holds nothing and will not hold the publisher up until its next [`Reader::load`].
