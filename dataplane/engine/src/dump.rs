@@ -60,7 +60,7 @@ impl<R> DumpRequest<R> {
     }
 
     /// The next step of the answer, if it is there yet.
-    pub fn next(&mut self) -> Option<Dumped<R>> {
+    pub fn answer(&mut self) -> Option<Dumped<R>> {
         self.replies.pop().ok()
     }
 }

@@ -57,7 +57,8 @@ impl<B: Backend> Outbox<B> {
 
 impl<B: Backend> Lane<B> {
     fn flush(&mut self, port: PortId, ledger: &mut Ledger) {
-        let bytes = |burst: &Burst<B::Buf>| burst.iter().map(|buf| packet::Buf::bytes(buf).len() as u64).sum::<u64>();
+        let bytes =
+            |burst: &Burst<B::Buf>| burst.iter().map(|buf| packet::Buf::bytes(buf).len() as u64).sum::<u64>();
         let mut sent = Tally { packets: 0, bytes: bytes(&self.burst) };
         for _ in 0..TX_ATTEMPTS {
             sent.packets += self.tx.transmit(&mut self.burst) as u64;

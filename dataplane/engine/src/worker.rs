@@ -20,7 +20,12 @@ pub trait Pipeline<B: Backend> {
     /// Judges a burst that came from `port` and leaves it empty: each packet goes to the outbox or is dropped and
     /// counted.
     fn process(
-        &mut self, tables: &Self::Tables, port: PortId, burst: &mut Burst<B::Buf>, io: &mut Io<B>, now: Nanos,
+        &mut self,
+        tables: &Self::Tables,
+        port: PortId,
+        burst: &mut Burst<B::Buf>,
+        io: &mut Io<B>,
+        now: Nanos,
     );
 
     /// Does what is due (ageing, neighbour requests); returns when it wants to be called again.
@@ -70,7 +75,11 @@ pub struct Worker<B: Backend, P: Pipeline<B>> {
 impl<B: Backend, P: Pipeline<B>> Worker<B, P> {
     /// A worker over these queues; its books are `ledger`, its tables come from `reader`.
     pub fn new(
-        ports: WorkerPorts<B>, pipeline: P, reader: Reader<P::Tables>, ledger: Ledger, dump: Dump<P::Record>,
+        ports: WorkerPorts<B>,
+        pipeline: P,
+        reader: Reader<P::Tables>,
+        ledger: Ledger,
+        dump: Dump<P::Record>,
     ) -> Self {
         let mut rx = Vec::new();
         let mut tx = Vec::new();

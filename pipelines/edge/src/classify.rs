@@ -4,19 +4,22 @@ use engine::{Account, Ledger, Tally};
 use packet::{Buf, Burst};
 use program::{DropReason, PortId, TenantId};
 use tables::flow::FlowKey;
-use wire::{Flags, Fragment, L3, L4, Mac, Parsed, ecn, vxlan};
+use wire::checksum::{Check, verify_l4};
+use wire::{Flags, L3, L4, Mac, Parsed, ecn, vxlan};
 
 use crate::key::{self, Ingress};
 use crate::lanes::Fate;
 use crate::tables::{PortView, Role, UplinkView};
 use crate::{Edge, Tables};
 
-const ETHERNET_LEN: usize = wire::ethernet::HEADER_LEN;
-
 impl Edge {
     /// Fills the lanes of a burst from `port`.
     pub(crate) fn classify<B: Buf>(
-        &mut self, tables: &Tables, port: PortId, burst: &mut Burst<B>, ledger: &mut Ledger,
+        &mut self,
+        tables: &Tables,
+        port: PortId,
+        burst: &mut Burst<B>,
+        ledger: &mut Ledger,
     ) {
         self.lanes.port = port;
         self.lanes.account = [Account::Port(port); packet::BURST];
@@ -57,7 +60,12 @@ impl Edge {
     /// A packet from the uplink: a tunnel's end, or something for this box.
     #[inline]
     fn classify_fabric<B: Buf>(
-        &mut self, tables: &Tables, memo: &mut OuterMemo, lane: usize, buf: &mut B, ledger: &mut Ledger,
+        &mut self,
+        tables: &Tables,
+        memo: &mut OuterMemo,
+        lane: usize,
+        buf: &mut B,
+        ledger: &mut Ledger,
     ) -> Fate {
         let Some(uplink) = &tables.uplink else { return Fate::Drop(DropReason::NoTenant) };
         let outer = match wire::parse(buf.bytes()) {
@@ -73,8 +81,8 @@ impl Edge {
             Err(reason) => return Fate::Drop(reason),
         };
         self.lanes.account[lane] = Account::Tenant(header.tenant);
-        buf.truncate(usize::from(outer.end));
-        buf.trim_front(header.inner_offset);
+        buf.truncate(usize::from(header.inner.end));
+        buf.trim_front(usize::from(header.inner.offset));
         let mut tally = Tally::default();
         tally.add(buf.bytes().len());
         ledger.received(self.lanes.account[lane], tally);
@@ -83,7 +91,7 @@ impl Edge {
             Ok(_) => return Fate::Drop(DropReason::UnexpectedVlan),
             Err(_) => return Fate::Drop(DropReason::Malformed),
         };
-        if header.outer_ecn != 0 && !ecn::decapsulate(buf.bytes_mut(), &inner, header.outer_ecn) {
+        if header.outer_tos & 3 != 0 && !ecn::apply_decap(buf.bytes_mut(), &inner, header.outer_tos) {
             return Fate::Drop(DropReason::IllegalEcn);
         }
         self.enter_tenant(lane, buf.bytes(), inner, header.tenant, Ingress::Vtep(header.vtep))
@@ -92,43 +100,55 @@ impl Edge {
     /// Checks the headers of a VXLAN packet, outermost first.
     #[inline]
     fn open_tunnel(
-        &self, tables: &Tables, uplink: &UplinkView, memo: &mut OuterMemo, outer: &Parsed, frame: &[u8],
+        &self,
+        tables: &Tables,
+        uplink: &UplinkView,
+        memo: &mut OuterMemo,
+        outer: &Parsed,
+        frame: &[u8],
     ) -> Result<TunnelHeader, DropReason> {
         if outer.vlan.count() != 0 {
             return Err(DropReason::UnexpectedVlan);
         }
-        if mac_at(frame, 0) != uplink.mac || !uplink.is_ours(outer.dst_ip(frame).ok_or(DropReason::Malformed)?) {
+        let (src, dst) = key::addresses(frame, outer).ok_or(DropReason::Malformed)?;
+        if mac_at(frame, 0) != uplink.mac || !uplink.is_ours(dst) {
             return Err(DropReason::NotForUs);
         }
-        if outer.fragment != Fragment::None {
-            return Err(DropReason::OuterFragment);
-        }
-        let src = outer.src_ip(frame).ok_or(DropReason::Malformed)?;
         let vtep = memo.vtep(tables, src).ok_or(DropReason::UnknownVtep)?;
-        if !wire::checksum::verify_udp(frame, outer) {
+        if has_udp_checksum(frame, outer) && verify_l4(frame, outer) != Check::Right {
             return Err(DropReason::OuterChecksum);
         }
-        let udp = usize::from(outer.l4_offset);
-        let inner_offset = udp + wire::udp::HEADER_LEN + vxlan::HEADER_LEN;
-        if inner_offset + ETHERNET_LEN > usize::from(outer.end) {
-            return Err(DropReason::Malformed);
-        }
-        let header = vxlan::header(&frame[udp + wire::udp::HEADER_LEN..]).ok_or(DropReason::Malformed)?;
-        let vni = header.vni().ok_or(DropReason::VxlanFlags)?;
-        let tenant = memo.tenant(tables, vni).ok_or(DropReason::UnknownVni)?;
-        Ok(TunnelHeader { tenant, vtep, outer_ecn: outer.tos(frame) & 3, inner_offset })
+        let inner = vxlan::decap(frame, outer).map_err(|error| match error {
+            wire::Malformed::VxlanFlags => DropReason::VxlanFlags,
+            wire::Malformed::VxlanFragment => DropReason::OuterFragment,
+            _ => DropReason::Malformed,
+        })?;
+        let tenant = memo.tenant(tables, inner.vni.get()).ok_or(DropReason::UnknownVni)?;
+        let outer_tos = outer.tos(frame).unwrap_or(0);
+        Ok(TunnelHeader { tenant, vtep, outer_tos, inner })
     }
 
     /// Puts a packet into its tenant's lane: the same for both directions.
     #[inline]
-    fn enter_tenant(&mut self, lane: usize, frame: &[u8], parsed: Parsed, tenant: TenantId, ingress: Ingress) -> Fate {
+    fn enter_tenant(
+        &mut self,
+        lane: usize,
+        frame: &[u8],
+        parsed: Parsed,
+        tenant: TenantId,
+        ingress: Ingress,
+    ) -> Fate {
         self.lanes.parsed[lane] = parsed;
         if !matches!(parsed.l3, L3::Ipv4 | L3::Ipv6) {
             self.lanes.key[lane] = key::anonymous(tenant, ingress);
-            return if parsed.l3 == L3::Arp { Fate::Special } else { Fate::Drop(DropReason::UnsupportedEtherType) };
+            return if parsed.l3 == L3::Arp {
+                Fate::Special
+            } else {
+                Fate::Drop(DropReason::UnsupportedEtherType)
+            };
         }
         self.lanes.key[lane] = key::of(frame, &parsed, tenant, ingress);
-        let odd = parsed.flags.intersects(UNROUTABLE) | (frame[0] & 1 != 0);
+        let odd = is_source_routed(&parsed) | (frame[0] & 1 != 0);
         if odd | matches!(parsed.l4, L4::Icmp | L4::Icmpv6) {
             return classify_odd(frame, &parsed, &self.lanes.key[lane]);
         }
@@ -137,14 +157,24 @@ impl Edge {
 }
 
 /// Source routes of either version: a sender that picks the path goes around the rules.
-const UNROUTABLE: Flags = Flags::SOURCE_ROUTE.with(Flags::ROUTING_TYPE0);
+#[inline]
+fn is_source_routed(parsed: &Parsed) -> bool {
+    parsed.flags.contains(Flags::SOURCE_ROUTE) | parsed.flags.contains(Flags::ROUTING_TYPE0)
+}
+
+/// True when the sender gave a UDP checksum. IPv6 may leave it out too in a tunnel (RFC 6935, section 5).
+#[inline]
+fn has_udp_checksum(frame: &[u8], outer: &Parsed) -> bool {
+    let at = usize::from(outer.l4_offset) + 6;
+    frame.get(at..at + 2) != Some(&[0, 0])
+}
 
 /// What of a VXLAN packet's outer headers matters inside.
 struct TunnelHeader {
     tenant: TenantId,
     vtep: program::VtepId,
-    outer_ecn: u8,
-    inner_offset: usize,
+    outer_tos: u8,
+    inner: vxlan::Inner,
 }
 
 /// The last lookups of a burst: packets of one tunnel come in runs.
@@ -183,7 +213,7 @@ impl OuterMemo {
 /// ICMP, groups and source routes: which of them the flow table does not decide.
 #[cold]
 fn classify_odd(frame: &[u8], parsed: &Parsed, key: &FlowKey) -> Fate {
-    if parsed.flags.intersects(UNROUTABLE) {
+    if is_source_routed(parsed) {
         return Fate::Drop(DropReason::SourceRoute);
     }
     let kind = (key.l4 >> 8) as u8;
@@ -201,8 +231,8 @@ fn classify_underlay(uplink: &UplinkView, frame: &[u8], outer: &Parsed) -> Fate 
     let to_us = mac_at(frame, 0) == uplink.mac || frame[0] & 1 != 0;
     match outer.l3 {
         L3::Arp if to_us => Fate::Underlay,
-        L3::Ipv4 | L3::Ipv6 if to_us => match outer.dst_ip(frame) {
-            Some(dst) if uplink.is_ours(dst) || outer.l4 == L4::Icmpv6 => Fate::Underlay,
+        L3::Ipv4 | L3::Ipv6 if to_us => match key::addresses(frame, outer) {
+            Some((_, dst)) if uplink.is_ours(dst) || outer.l4 == L4::Icmpv6 => Fate::Underlay,
             _ => Fate::Drop(DropReason::NotForUs),
         },
         L3::Other => Fate::Drop(DropReason::UnsupportedEtherType),

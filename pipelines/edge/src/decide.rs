@@ -158,3 +158,13 @@ pub fn is_for_gateway(tables: &Tables, key: &FlowKey) -> bool {
     matches!(key::ingress(key), Ingress::Port(_))
         && tenant.is_some_and(|tenant| tenant.gateways.contains(&key::dst(key)))
 }
+
+/// Completes the key of a quoted packet: it came in where its source lives.
+pub fn place_sender(tables: &Tables, quoted: &FlowKey) -> Option<FlowKey> {
+    let tenant = tables.program.tenant(TenantId(quoted.tenant))?;
+    let ingress = match tenant.locate(key::src(quoted))?.0 {
+        Place::Port(port) => Ingress::Port(port),
+        Place::Vtep(vtep) => Ingress::Vtep(vtep),
+    };
+    Some(key::entering(quoted, ingress))
+}

@@ -3,7 +3,7 @@
 
 use engine::{Account, Io, Tally};
 use packet::{Backend, Buf, Nanos};
-use program::{DropReason, DscpMode, PortId};
+use program::{DropReason, DscpMode};
 use wire::{L3, Mac, Parsed};
 
 use crate::action::{Action, Target};
@@ -14,15 +14,24 @@ impl Edge {
     /// Sends a packet where its flow's action says.
     #[inline]
     pub(crate) fn forward<B: Backend>(
-        &mut self, tables: &Tables, lane: usize, mut buf: B::Buf, action: Action, io: &mut Io<B>, now: Nanos,
+        &mut self,
+        tables: &Tables,
+        lane: usize,
+        mut buf: B::Buf,
+        action: Action,
+        io: &mut Io<B>,
+        now: Nanos,
     ) {
         let parsed = self.lanes.parsed[lane];
         let (gateway_mac, mtu) = match action.target() {
             Target::Drop(reason) => return io.ledger.dropped(self.lanes.account[lane], reason),
-            Target::Port(port) => tables.port(port).map_or((Mac::default(), 0), |view| (view.gateway_mac, view.mtu)),
-            Target::Tunnel(index) => {
-                tables.tunnels.get(index as usize).map_or((Mac::default(), 0), |tunnel| (tunnel.gateway_mac, tunnel.mtu))
+            Target::Port(port) => {
+                tables.port(port).map_or((Mac::default(), 0), |view| (view.gateway_mac, view.mtu))
             }
+            Target::Tunnel(index) => tables
+                .tunnels
+                .get(index as usize)
+                .map_or((Mac::default(), 0), |tunnel| (tunnel.gateway_mac, tunnel.mtu)),
         };
         // Padding behind the IP packet is the last wire's, not the packet's.
         buf.truncate(usize::from(parsed.end));
@@ -35,22 +44,23 @@ impl Edge {
             Err(reason) => return io.ledger.dropped(self.lanes.account[lane], reason),
         }
         match action.target() {
-            Target::Tunnel(index) => self.into_tunnel(tables, lane, buf, index, action.entropy, io),
-            Target::Port(port) => self.to_port(lane, buf, port, io),
+            Target::Tunnel(index) => self.encapsulate(tables, lane, buf, index, action.entropy, io),
+            Target::Port(port) => io.outbox.push(port, buf, &mut io.ledger),
             Target::Drop(_) => {}
         }
-    }
-
-    fn to_port<B: Backend>(&mut self, lane: usize, buf: B::Buf, port: PortId, io: &mut Io<B>) {
-        let _ = lane;
-        io.outbox.push(port, buf, &mut io.ledger);
     }
 
     /// Puts an inner frame that is ready to leave into its tunnel and on the uplink. The lane's `parsed` says where
     /// its TOS is.
     #[inline]
-    pub(crate) fn into_tunnel<B: Backend>(
-        &mut self, tables: &Tables, lane: usize, mut buf: B::Buf, index: u32, entropy: u16, io: &mut Io<B>,
+    pub(crate) fn encapsulate<B: Backend>(
+        &mut self,
+        tables: &Tables,
+        lane: usize,
+        mut buf: B::Buf,
+        index: u32,
+        entropy: u16,
+        io: &mut Io<B>,
     ) {
         let account = self.lanes.account[lane];
         let (Some(tunnel), Some(uplink)) = (tables.tunnels.get(index as usize), &tables.uplink) else {
@@ -60,11 +70,14 @@ impl Edge {
             return io.ledger.dropped(account, DropReason::UnresolvedNextHop);
         };
         let inner_len = buf.bytes().len();
-        let tos = outer_tos(self.lanes.parsed[lane].tos(buf.bytes()), uplink.dscp);
+        let tos = outer_tos(self.lanes.parsed[lane].tos(buf.bytes()).unwrap_or(0), uplink.dscp);
         if !buf.prepend(tunnel.template.len()) {
             return io.ledger.dropped(account, DropReason::NoBuffer);
         }
-        tunnel.template.stamp(buf.bytes_mut(), next_hop, entropy, tos);
+        if !tunnel.template.stamp(buf.bytes_mut(), entropy, tos) {
+            return io.ledger.dropped(account, DropReason::TooBig);
+        }
+        buf.bytes_mut()[..6].copy_from_slice(&next_hop.0);
         let mut tally = Tally::default();
         tally.add(inner_len);
         io.ledger.sent(Account::Tenant(tunnel.tenant), tally);

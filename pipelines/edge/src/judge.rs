@@ -2,8 +2,8 @@
 
 use engine::{Gauge, Io};
 use packet::{Backend, Buf, Nanos};
-use program::DropReason;
-use tables::flow::{FlowHash, FlowKey, Slot};
+use program::{DropReason, TenantId};
+use tables::flow::{FlowHash, FlowKey, Slot, Timeout};
 use wire::L4;
 
 use crate::action::{Action, Target};
@@ -17,33 +17,38 @@ const TCP_RST: u8 = 0x04;
 
 /// How long a flow may be idle before its entry goes. A flow that is still allowed is simply decided anew.
 mod idle {
-    use packet::Nanos;
+    use tables::flow::Timeout;
 
     /// An open TCP connection (RFC 5382, REQ-5).
-    pub(super) const TCP_OPEN: Nanos = Nanos::from_secs(7_440);
+    pub(super) const TCP_OPEN: Timeout = Timeout::from_secs(7_440);
     /// TCP that is opening, or closing (RFC 5382, REQ-5 allows 4 minutes).
-    pub(super) const TCP_TRANSIENT: Nanos = Nanos::from_secs(60);
+    pub(super) const TCP_TRANSIENT: Timeout = Timeout::from_secs(60);
     /// UDP, RoCEv2 and the rest (RFC 4787, REQ-5).
-    pub(super) const DATAGRAMS: Nanos = Nanos::from_secs(300);
+    pub(super) const DATAGRAMS: Timeout = Timeout::from_secs(300);
     /// ICMP echo (RFC 5508, REQ-1).
-    pub(super) const ICMP: Nanos = Nanos::from_secs(60);
+    pub(super) const ICMP: Timeout = Timeout::from_secs(60);
     /// A refusal that is remembered.
-    pub(super) const REFUSED: Nanos = Nanos::from_secs(5);
+    pub(super) const REFUSED: Timeout = Timeout::from_secs(5);
 }
 
 impl Edge {
     /// Ends one lane: the packet is sent on, answered, or dropped and counted.
     #[inline]
     pub(crate) fn judge<B: Backend>(
-        &mut self, tables: &Tables, lane: usize, buf: B::Buf, io: &mut Io<B>, now: Nanos,
+        &mut self,
+        tables: &Tables,
+        lane: usize,
+        buf: B::Buf,
+        io: &mut Io<B>,
+        now: Nanos,
     ) {
         match self.lanes.fate[lane] {
             Fate::LookUp => {
-                let action = match self.lanes.candidate[lane] {
-                    Some(slot) if self.flows.confirm(slot, &self.lanes.key[lane]) => {
-                        self.hit(tables, slot, lane, buf.bytes(), io, now)
-                    }
-                    _ => match self.miss(tables, lane, buf.bytes(), io, now) {
+                let known = self.lanes.candidate[lane]
+                    .filter(|slot| self.flows.confirm(*slot, &self.lanes.key[lane]));
+                let action = match known.and_then(|slot| self.hit(tables, slot, lane, buf.bytes(), io, now)) {
+                    Some(action) => action,
+                    None => match self.miss(tables, lane, buf.bytes(), io, now) {
                         Some(action) => action,
                         None => return self.for_gateway(tables, lane, buf, io),
                     },
@@ -56,73 +61,99 @@ impl Edge {
         }
     }
 
-    /// A packet of a known flow.
+    /// A packet of a known flow; `None` when the flow has been idle for too long, which makes it a miss.
     #[inline]
     fn hit<B: Backend>(
-        &mut self, tables: &Tables, slot: Slot, lane: usize, frame: &[u8], io: &mut Io<B>, now: Nanos,
-    ) -> Action {
-        io.ledger.count(Gauge::Hits, 1);
-        let entry = self.flows.entry(slot);
-        let mut action = entry.action;
-        if action.generation != tables.generation() || entry.is_idle(now) {
-            action = self.decide_again(tables, slot, lane, now);
+        &mut self,
+        tables: &Tables,
+        slot: Slot,
+        lane: usize,
+        frame: &[u8],
+        io: &mut Io<B>,
+        now: Nanos,
+    ) -> Option<Action> {
+        if !self.flows.touch(slot, now, frame.len() as u64) {
+            return None;
         }
-        self.flows.touch(slot, now, frame.len());
+        io.ledger.count(Gauge::Hits, 1);
         let parsed = &self.lanes.parsed[lane];
         if parsed.l4 == L4::Tcp {
             let flags = tcp_flags(frame, parsed.l4_offset);
-            if flags & (TCP_FIN | TCP_RST | TCP_SYN) != 0 || self.flows.entry(slot).timeout() == idle::TCP_TRANSIENT {
+            let transient = self.flows.entry(slot).timeout == idle::TCP_TRANSIENT;
+            if transient || flags & (TCP_FIN | TCP_RST | TCP_SYN) != 0 {
                 self.follow_tcp(slot, flags);
             }
         }
-        action
+        let action = self.flows.entry(slot).action;
+        if action.generation == tables.generation() {
+            Some(action)
+        } else {
+            Some(self.decide_again(tables, slot, now))
+        }
     }
 
     /// A packet without an entry: the program decides, the table remembers. `None` when it is for the gateway that
     /// floodway plays.
     #[cold]
     fn miss<B: Backend>(
-        &mut self, tables: &Tables, lane: usize, frame: &[u8], io: &mut Io<B>, now: Nanos,
+        &mut self,
+        tables: &Tables,
+        lane: usize,
+        frame: &[u8],
+        io: &mut Io<B>,
+        now: Nanos,
     ) -> Option<Action> {
         let (key, hash) = (self.lanes.key[lane], self.lanes.hash[lane]);
-        if let Some(slot) = self.flows.find(hash, &key) {
-            // An earlier packet of this burst made it, or its tag hid behind another's.
-            return Some(self.hit(tables, slot, lane, frame, io, now));
+        if let Some(slot) = self.flows.find(hash, &key)
+            && let Some(action) = self.hit(tables, slot, lane, frame, io, now)
+        {
+            // An earlier packet of this burst made the entry, or its tag hid behind another's.
+            return Some(action);
         }
         io.ledger.count(Gauge::Misses, 1);
         if decide::is_for_gateway(tables, &key) {
             return None;
         }
         let action = self.settle(tables, &key, now);
-        if !self.remember(tables, hash, &key, action, frame, lane, now) {
+        let l4 = (self.lanes.parsed[lane].l4, self.lanes.parsed[lane].l4_offset);
+        let timeout = first_timeout(l4.0, frame, l4.1);
+        if !self.remember(tables, hash, &key, action, timeout, frame.len(), now) {
             io.ledger.count(Gauge::Uncached, 1);
         }
         Some(action)
     }
 
     /// Puts a decision into the table, if it is worth it and there is room; false when there was none.
-    #[allow(clippy::too_many_arguments)]
+    #[allow(clippy::too_many_arguments)] // long: one call site, and every argument is another fact of the packet
     fn remember(
-        &mut self, tables: &Tables, hash: FlowHash, key: &FlowKey, action: Action, frame: &[u8], lane: usize,
+        &mut self,
+        tables: &Tables,
+        hash: FlowHash,
+        key: &FlowKey,
+        action: Action,
+        timeout: Timeout,
+        bytes: usize,
         now: Nanos,
     ) -> bool {
-        let tenant = usize::from(key.tenant);
         let timeout = match action.target() {
-            // Refusals may use half of a tenant's share, so that a scan does not push its own connections out.
-            Target::Drop(_) if !action.is_policy_drop() || self.flows.in_use(tenant) * 2 >= self.flows.quota(tenant) => {
+            Target::Drop(_) if !action.is_policy_drop() || !self.may_remember_refusal(tables, key) => {
                 return true;
             }
             Target::Drop(_) => idle::REFUSED,
-            _ => first_timeout(self.lanes.parsed[lane].l4, frame, self.lanes.parsed[lane].l4_offset),
+            _ => {
+                self.forget_refused_reply(tables, key);
+                timeout
+            }
         };
-        if !matches!(action.target(), Target::Drop(_)) {
-            self.forget_refused_reply(tables, key);
-        }
-        match self.flows.insert(hash, *key, action, tenant, now, timeout) {
-            Ok(slot) => self.flows.touch(slot, now, frame.len()),
-            Err(_full) => return false,
-        }
-        true
+        let Ok(slot) = self.flows.insert(hash, key, action, key.tenant, now, timeout) else { return false };
+        self.flows.touch(slot, now, bytes as u64)
+    }
+
+    /// Refusals may use half of a tenant's share, so that a scan does not push the tenant's own connections out.
+    fn may_remember_refusal(&self, tables: &Tables, key: &FlowKey) -> bool {
+        let quota =
+            tables.program.tenant(TenantId(key.tenant)).map_or(0, |tenant| tenant.flow_quota as usize);
+        self.flows.in_use(key.tenant) < quota / 2
     }
 
     /// A flow that was refused while nobody had opened it the other way may now be an answer.
@@ -135,17 +166,16 @@ impl Edge {
         }
     }
 
-    /// Decides a known flow again: the program has changed, or the flow has been idle for too long.
+    /// Decides a known flow again, since the program has changed.
     #[cold]
-    fn decide_again(&mut self, tables: &Tables, slot: Slot, lane: usize, now: Nanos) -> Action {
-        let key = self.lanes.key[lane];
-        let entry = self.flows.entry(slot);
-        let (old, idle) = (entry.action, entry.is_idle(now));
+    fn decide_again(&mut self, tables: &Tables, slot: Slot, now: Nanos) -> Action {
+        let (key, old) = (*self.flows.entry(slot).key(), self.flows.entry(slot).action);
         let mut action = self.settle(tables, &key, now);
-        let refused = action.is_policy_drop();
-        if refused && old.is_reply() && !idle && decide::opener(tables, &key).is_some_and(|opener| decide(tables, &opener).is_ok()) {
-            // Its opener's entry may be gone or elsewhere; that the opener would still be allowed is what counts.
-            action = decide::deliver_reply(tables, &key).map_or(action, |reply| reply.action(tables, &key).as_reply());
+        if action.is_policy_drop() && old.is_reply() {
+            // Its opener's entry may be gone: that the opener would still be allowed is what counts.
+            let opener = decide::opener(tables, &key).is_some_and(|opener| decide(tables, &opener).is_ok());
+            let reply = if opener { decide::deliver_reply(tables, &key).ok() } else { None };
+            action = reply.map_or(action, |reply| reply.action(tables, &key).as_reply());
         }
         self.flows.entry_mut(slot).action = action;
         action
@@ -157,7 +187,11 @@ impl Edge {
             Ok(allowed) => allowed.action(tables, key),
             Err(refused) => {
                 let by_policy = matches!(refused.reason, DropReason::PolicyDeny | DropReason::PolicyDefault);
-                let reply = if by_policy && self.answers(tables, key, now) { decide::deliver_reply(tables, key).ok() } else { None };
+                let reply = if by_policy && self.answers(tables, key, now) {
+                    decide::deliver_reply(tables, key).ok()
+                } else {
+                    None
+                };
                 match reply {
                     Some(reply) => reply.action(tables, key).as_reply(),
                     None => Action::drop(tables.generation(), refused.reason),
@@ -176,7 +210,7 @@ impl Edge {
     pub(crate) fn is_open(&self, tables: &Tables, key: &FlowKey, now: Nanos) -> bool {
         let Some(slot) = self.flows.find(self.flows.hash(key), key) else { return false };
         let entry = self.flows.entry(slot);
-        if entry.is_idle(now) || entry.action.is_reply() {
+        if entry.is_expired(now) || entry.action.is_reply() {
             return false;
         }
         if entry.action.generation == tables.generation() {
@@ -192,11 +226,11 @@ impl Edge {
         let ends = flags & (TCP_FIN | TCP_RST) != 0;
         let opens = flags & TCP_SYN != 0;
         let timeout = if ends || opens { idle::TCP_TRANSIENT } else { idle::TCP_OPEN };
-        self.flows.set_timeout(slot, timeout);
+        self.flows.entry_mut(slot).timeout = timeout;
     }
 }
 
-fn first_timeout(l4: L4, frame: &[u8], l4_offset: u16) -> Nanos {
+fn first_timeout(l4: L4, frame: &[u8], l4_offset: u16) -> Timeout {
     match l4 {
         L4::Tcp if tcp_flags(frame, l4_offset) & (TCP_SYN | TCP_FIN | TCP_RST) != 0 => idle::TCP_TRANSIENT,
         L4::Tcp => idle::TCP_OPEN,

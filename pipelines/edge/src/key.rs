@@ -58,7 +58,9 @@ pub fn of(frame: &[u8], parsed: &Parsed, tenant: TenantId, ingress: Ingress) -> 
         }
     }
     match parsed.l4 {
-        L4::Tcp | L4::Udp | L4::Sctp => key.l4 = u32::from(parsed.src_port) << 16 | u32::from(parsed.dst_port),
+        L4::Tcp | L4::Udp | L4::Sctp => {
+            key.l4 = u32::from(parsed.src_port) << 16 | u32::from(parsed.dst_port)
+        }
         L4::Roce => {
             key.l4 = parsed.dest_qp;
             key.kind |= ROCE;
@@ -86,7 +88,11 @@ fn icmp_identity(frame: &[u8], l4: usize) -> u32 {
 
 /// Where the flow comes in.
 pub fn ingress(key: &FlowKey) -> Ingress {
-    if key.kind & FABRIC == 0 { Ingress::Port(PortId(key.ingress)) } else { Ingress::Vtep(VtepId(key.ingress)) }
+    if key.kind & FABRIC == 0 {
+        Ingress::Port(PortId(key.ingress))
+    } else {
+        Ingress::Vtep(VtepId(key.ingress))
+    }
 }
 
 /// Source address.
@@ -149,20 +155,15 @@ pub fn mirror(key: &FlowKey, ingress: Ingress) -> Option<FlowKey> {
         }
         _ => key.l4,
     };
-    let (ingress, side) = match ingress {
-        Ingress::Port(port) => (port.0, 0),
-        Ingress::Vtep(vtep) => (vtep.0, FABRIC),
-    };
-    Some(FlowKey { src: key.dst, dst: key.src, l4, ingress, kind: key.kind & !FABRIC | side, ..*key })
+    Some(entering(&FlowKey { src: key.dst, dst: key.src, l4, ..*key }, ingress))
 }
 
 /// The outer UDP source port of a flow, 49152 to 65535 (RFC 7348, section 5): the same for all packets of a flow, for
 /// RoCEv2 by destination queue pair, for fragments by address so that they stay together.
 pub fn entropy(key: &FlowKey) -> u16 {
     let l4 = if key.kind & FRAGMENT == 0 { key.l4 } else { 0 };
-    let word = |bytes: &[u8; 16], at: usize| {
-        u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap_or_default())
-    };
+    let word =
+        |bytes: &[u8; 16], at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
     let head = u64::from(l4) << 32 | u64::from(key.tenant) << 8 | u64::from(key.protocol);
     let words = [head, word(&key.src, 0), word(&key.src, 8), word(&key.dst, 0), word(&key.dst, 8)];
     let hash = words.into_iter().fold(0x9e37_79b9_7f4a_7c15_u64, |hash, word| {
@@ -188,9 +189,69 @@ pub fn service_text(key: &FlowKey) -> String {
 
 /// A key that says only whose packet it is and where it came in.
 pub fn anonymous(tenant: TenantId, ingress: Ingress) -> FlowKey {
-    let (ingress, kind) = match ingress {
-        Ingress::Port(port) => (port.0, 0),
-        Ingress::Vtep(vtep) => (vtep.0, FABRIC),
+    entering(&FlowKey { tenant: tenant.0, ..FlowKey::default() }, ingress)
+}
+
+/// The same key with another ingress.
+pub fn entering(key: &FlowKey, ingress: Ingress) -> FlowKey {
+    match ingress {
+        Ingress::Port(port) => FlowKey { ingress: port.0, kind: key.kind & !FABRIC, ..*key },
+        Ingress::Vtep(vtep) => FlowKey { ingress: vtep.0, kind: key.kind | FABRIC, ..*key },
+    }
+}
+
+/// The key of the packet that an ICMP error quotes, as its sender's packets have it but for the ingress, which is not
+/// in the quote. `None` when the quote is too short to say (RFC 792: the IP header and eight bytes).
+pub fn quoted(frame: &[u8], parsed: &Parsed, error: &FlowKey) -> Option<FlowKey> {
+    let quote = frame.get(usize::from(parsed.l4_offset) + 8..usize::from(parsed.end))?;
+    let mut key = FlowKey { tenant: error.tenant, ..FlowKey::default() };
+    let l4 = match quote.first()? >> 4 {
+        4 => {
+            let header_len = usize::from(quote[0] & 15) * 4;
+            let fragment = u16::from_be_bytes([*quote.get(6)?, *quote.get(7)?]);
+            key.src[..4].copy_from_slice(quote.get(12..16)?);
+            key.dst[..4].copy_from_slice(quote.get(16..20)?);
+            key.protocol = quote[9];
+            if fragment & 0x1fff != 0 || header_len < 20 {
+                return None;
+            }
+            quote.get(header_len..)?
+        }
+        6 => {
+            key.src.copy_from_slice(quote.get(8..24)?);
+            key.dst.copy_from_slice(quote.get(24..40)?);
+            key.protocol = quote[6];
+            key.kind |= IPV6;
+            quote.get(40..)?
+        }
+        _ => return None,
     };
-    FlowKey { tenant: tenant.0, ingress, kind, ..FlowKey::default() }
+    let word = |at: usize| Some(u32::from_be_bytes(l4.get(at..at + 4)?.try_into().ok()?));
+    match key.protocol {
+        UDP if word(0)? as u16 == wire::roce::PORT => {
+            key.l4 = word(8 + 4)? & 0x00ff_ffff;
+            key.kind |= ROCE;
+        }
+        TCP | UDP | SCTP => key.l4 = word(0)?,
+        ICMP | ICMPV6 => {
+            l4.get(..8)?;
+            key.l4 = icmp_identity(l4, 0);
+        }
+        _ => {}
+    }
+    Some(key)
+}
+
+/// Source and destination address of an IP packet; `None` for anything else.
+#[inline]
+pub fn addresses(frame: &[u8], parsed: &Parsed) -> Option<(IpAddr, IpAddr)> {
+    let l3 = usize::from(parsed.l3_offset);
+    let v4 = |at: usize| Some(IpAddr::V4(Ipv4Addr::from(<[u8; 4]>::try_from(frame.get(at..at + 4)?).ok()?)));
+    let v6 =
+        |at: usize| Some(IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(frame.get(at..at + 16)?).ok()?)));
+    match parsed.l3 {
+        L3::Ipv4 => Some((v4(l3 + 12)?, v4(l3 + 16)?)),
+        L3::Ipv6 => Some((v6(l3 + 8)?, v6(l3 + 24)?)),
+        L3::Arp | L3::Other => None,
+    }
 }

@@ -11,10 +11,13 @@
 mod action;
 mod classify;
 mod decide;
+mod discovery;
+mod echo;
 mod forward;
 mod judge;
 mod key;
 mod lanes;
+mod nd;
 mod next_hops;
 mod record;
 mod special;
@@ -32,6 +35,7 @@ use quiescent::cell::SharedWords;
 
 pub use action::{Action, Target};
 pub use decide::{Allowed, Refused, decide};
+pub use next_hops::mac_of_word;
 pub use record::Record;
 pub use tables::{BuildError, Facts, Tables};
 
@@ -39,9 +43,9 @@ use lanes::Lanes;
 use next_hops::NextHops;
 
 /// ICMP errors a second that one tenant may cause in one worker.
-const ICMP_ERRORS_PER_SECOND: u64 = 1000;
+const ICMP_ERRORS_PER_SECOND: u32 = 1000;
 /// And how many at once.
-const ICMP_ERROR_BURST: u64 = 50;
+const ICMP_ERROR_BURST: u32 = 50;
 /// Flow entries looked at for ageing in one tick.
 const EXPIRY_BUDGET: usize = 256;
 /// Time between ticks.
@@ -90,16 +94,23 @@ impl<B: Backend> Pipeline<B> for Edge {
     type Tables = Tables;
     type Record = Record;
 
-    fn adopt(&mut self, tables: &Tables, io: &mut Io<B>, now: Nanos) {
+    fn adopt(&mut self, tables: &Tables, io: &mut Io<B>, _now: Nanos) {
         for tenant in tables.program.tenants.iter().flatten() {
-            self.flows.set_quota(usize::from(tenant.id.0), tenant.flow_quota as usize);
+            self.flows.set_quota(tenant.id.0, tenant.flow_quota as usize);
         }
-        self.next_hops.adopt(tables, now);
+        self.next_hops.adopt(tables);
         io.ledger.set(Gauge::Generation, u64::from(tables.generation().0));
         io.ledger.set(Gauge::FlowCapacity, self.flows.capacity() as u64);
     }
 
-    fn process(&mut self, tables: &Tables, port: PortId, burst: &mut Burst<B::Buf>, io: &mut Io<B>, now: Nanos) {
+    fn process(
+        &mut self,
+        tables: &Tables,
+        port: PortId,
+        burst: &mut Burst<B::Buf>,
+        io: &mut Io<B>,
+        now: Nanos,
+    ) {
         let mut bufs = core::mem::take(burst);
         self.classify(tables, port, &mut bufs, &mut io.ledger);
         self.look_up(bufs.len());

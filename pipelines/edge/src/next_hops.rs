@@ -36,7 +36,8 @@ impl NextHops {
 
     /// Takes in a new program: what is resolved and still wanted stays resolved.
     pub(crate) fn adopt(&mut self, tables: &Tables) {
-        let wanted = |ip| tables.program.vteps.iter().flatten().any(|vtep| vtep.mac.is_none() && vtep.next_hop == ip);
+        let wanted =
+            |ip| tables.program.vteps.iter().flatten().any(|vtep| vtep.mac.is_none() && vtep.next_hop == ip);
         let gone: Vec<IpAddr> = self.neighbours.iter().map(|(ip, _)| ip).filter(|ip| !wanted(*ip)).collect();
         for ip in gone {
             self.neighbours.unregister(ip);
@@ -64,7 +65,8 @@ impl NextHops {
     pub(crate) fn refresh(&mut self, tables: &Tables) {
         self.macs.clear();
         for vtep in &tables.program.vteps {
-            let mac = vtep.as_ref().and_then(|vtep| vtep.mac.or_else(|| self.neighbours.lookup(vtep.next_hop)));
+            let mac =
+                vtep.as_ref().and_then(|vtep| vtep.mac.or_else(|| self.neighbours.lookup(vtep.next_hop)));
             self.macs.push(mac);
         }
         for index in 0..self.board.len() {

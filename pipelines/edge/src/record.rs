@@ -1,12 +1,12 @@
 //! Flow entries as they are listed: raw in the worker, named by whoever asked.
 
 use program::{DropReason, FlowRecord, Place, TenantId};
-use tables::flow::{FlowKey, FlowTable};
+use tables::flow::{FlowKey, FlowTable, Slot};
 
+use crate::Tables;
 use crate::action::{Action, Target};
 use crate::decide::{decide, opener};
 use crate::key::{self, Ingress};
-use crate::Tables;
 
 /// One flow entry, copied out.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +55,8 @@ impl Record {
     }
 
     fn rule(&self, tables: &Tables) -> String {
-        let key = if self.action.is_reply() { opener(tables, &self.key).unwrap_or(self.key) } else { self.key };
+        let key =
+            if self.action.is_reply() { opener(tables, &self.key).unwrap_or(self.key) } else { self.key };
         let rule = match decide(tables, &key) {
             Ok(allowed) => allowed.rule,
             Err(refused) if refused.reason == DropReason::PolicyDeny => refused.rule,
@@ -66,14 +67,14 @@ impl Record {
 }
 
 pub(crate) fn dump(
-    flows: &FlowTable<Action>, from: usize, count: usize, sink: &mut dyn FnMut(Record),
+    flows: &FlowTable<Action>,
+    from: usize,
+    count: usize,
+    sink: &mut dyn FnMut(Record),
 ) -> Option<usize> {
-    let mut seen = 0;
-    for entry in flows.iter(from, count) {
-        seen += 1;
-        sink(Record { key: entry.key, action: entry.action, packets: entry.packets, bytes: entry.bytes });
+    for (_, entry) in flows.iter(Slot(from as u32), count) {
+        sink(Record { key: *entry.key(), action: entry.action, packets: entry.packets, bytes: entry.bytes });
     }
-    let _ = seen;
     let next = from + count;
     (next < flows.capacity()).then_some(next)
 }

@@ -101,7 +101,9 @@ pub enum BuildError {
         opened: usize,
     },
     /// More pairs of tenant and tunnel endpoint than an entry can number.
-    #[error("more than {MAX_TUNNELS} pairs of tenant and tunnel endpoint: spread the tenants over more cards")]
+    #[error(
+        "more than {MAX_TUNNELS} pairs of tenant and tunnel endpoint: spread the tenants over more cards"
+    )]
     Tunnels,
 }
 
@@ -184,17 +186,20 @@ impl Tables {
     fn tunnel(&self, tenant: &Tenant, vtep: VtepId) -> Option<Tunnel> {
         let remote = self.program.vtep(vtep)?;
         let uplink = self.uplink.as_ref()?;
-        let outer = vxlan::Outer {
-            src_mac: uplink.mac,
-            dst_mac: remote.mac.unwrap_or_default(),
-            src_ip: uplink.source(remote.address)?,
-            dst_ip: remote.address,
-            vni: tenant.vni.0,
+        let addresses = match (uplink.source(remote.address)?, remote.address) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                vxlan::Addresses::V4 { src: src.octets(), dst: dst.octets() }
+            }
+            (IpAddr::V6(src), IpAddr::V6(dst)) => {
+                vxlan::Addresses::V6 { src: src.octets(), dst: dst.octets() }
+            }
+            _ => return None,
         };
-        let template = vxlan::Template::new(&outer).ok()?;
+        // The next hop's MAC is stamped on each packet: it is resolved while the program runs.
+        let outer = vxlan::Outer::new(uplink.mac, Mac::default(), addresses, vxlan::Vni::new(tenant.vni.0)?);
+        let template = vxlan::Template::new(&outer);
         let uplink_mtu = self.program.devices.get(usize::from(uplink.port.0)).map_or(0, |device| device.mtu);
-        // The template counts the outer Ethernet header, which the MTU does not; the inner one it must carry.
-        let mtu = uplink_mtu.saturating_sub(template.len() as u16);
+        let mtu = uplink_mtu.saturating_sub(template.overhead() as u16);
         Some(Tunnel { template, vtep, tenant: tenant.id, gateway_mac: tenant.gateway_mac, mtu })
     }
 }

@@ -1,15 +1,17 @@
 //! This box as a host on the underlay: it resolves its next hops, answers for its own address, and nothing else.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use engine::Io;
-use packet::{Backend, Buf, Nanos};
+use packet::{Allocator, Backend, Buf, Nanos};
 use program::DropReason;
 use tables::neighbour::Solicit;
-use wire::{L3, L4, Mac, build, icmpv6::nd};
+use wire::{L3, L4, Mac, build};
 
 use crate::classify::mac_at;
-use crate::special::{TTL, rewrite};
+use crate::echo;
+use crate::nd::{self, Advert, Nd};
+use crate::special::{NEIGHBOUR_LEN, rewrite};
 use crate::tables::UplinkView;
 use crate::{Edge, Tables};
 
@@ -25,7 +27,12 @@ impl Edge {
     /// Ends a lane of [`crate::lanes::Fate::Underlay`].
     #[cold]
     pub(crate) fn underlay<B: Backend>(
-        &mut self, tables: &Tables, lane: usize, mut buf: B::Buf, io: &mut Io<B>, now: Nanos,
+        &mut self,
+        tables: &Tables,
+        lane: usize,
+        mut buf: B::Buf,
+        io: &mut Io<B>,
+        now: Nanos,
     ) {
         let parsed = self.lanes.parsed[lane];
         let Some(uplink) = &tables.uplink else {
@@ -38,8 +45,7 @@ impl Edge {
                 self.underlay_nd(tables, uplink, lane, &mut buf, now)
             }
             (_, L4::Icmp | L4::Icmpv6)
-                if mac_at(buf.bytes(), 0) == uplink.mac
-                    && build::echo_reply_in_place(buf.bytes_mut(), &parsed, TTL) =>
+                if mac_at(buf.bytes(), 0) == uplink.mac && echo::reply_in_place(buf.bytes_mut(), &parsed) =>
             {
                 Outcome::Answered
             }
@@ -52,9 +58,14 @@ impl Edge {
     }
 
     fn underlay_arp<B: Buf>(
-        &mut self, tables: &Tables, uplink: &UplinkView, lane: usize, buf: &mut B, now: Nanos,
+        &mut self,
+        tables: &Tables,
+        uplink: &UplinkView,
+        lane: usize,
+        buf: &mut B,
+        now: Nanos,
     ) -> Outcome {
-        let Some(&arp) = wire::arp::view(buf.bytes(), &self.lanes.parsed[lane]) else {
+        let Some(&arp) = self.lanes.parsed[lane].arp(buf.bytes()) else {
             return Outcome::Ended(DropReason::Malformed);
         };
         let sender = IpAddr::from(arp.sender_ip);
@@ -65,53 +76,40 @@ impl Edge {
         if arp.operation.get() != wire::arp::REQUEST || !uplink.is_ours(IpAddr::from(arp.target_ip)) {
             return Outcome::Ended(DropReason::NeighbourHeard);
         }
-        let reply = build::ArpReply {
-            sender_mac: uplink.mac,
-            sender_ip: arp.target_ip,
-            target_mac: arp.sender_mac,
-            target_ip: arp.sender_ip,
-        };
-        answer(buf, |frame| build::arp_reply(frame, &reply))
+        answer(buf, |frame| build::arp_reply(frame, &arp, uplink.mac))
     }
 
     fn underlay_nd<B: Buf>(
-        &mut self, tables: &Tables, uplink: &UplinkView, lane: usize, buf: &mut B, now: Nanos,
+        &mut self,
+        tables: &Tables,
+        uplink: &UplinkView,
+        lane: usize,
+        buf: &mut B,
+        now: Nanos,
     ) -> Outcome {
-        let parsed = self.lanes.parsed[lane];
-        let message = match nd::parse(buf.bytes(), &parsed) {
+        let message = match nd::read(buf.bytes(), &self.lanes.parsed[lane]) {
             Ok(message) => message,
-            Err(nd::Error::HopLimit) => return Outcome::Ended(DropReason::SpoofedNd),
-            Err(nd::Error::Malformed) => return Outcome::Ended(DropReason::Malformed),
+            Err(reason) => return Outcome::Ended(reason),
         };
         let src_mac = mac_at(buf.bytes(), 6);
-        match message {
-            nd::Message::NeighbourAdvert { target, target_mac, .. } if !uplink.is_ours(IpAddr::V6(target)) => {
-                self.next_hops.learn(tables, IpAddr::V6(target), target_mac.unwrap_or(src_mac), now);
-                Outcome::Ended(DropReason::NeighbourHeard)
+        let (src, target, mac) = match message {
+            Nd::Solicit { src, target, mac } => (src, target, mac),
+            Nd::Advert { target, mac } if !uplink.is_ours(IpAddr::V6(target)) => {
+                self.next_hops.learn(tables, IpAddr::V6(target), mac.unwrap_or(src_mac), now);
+                return Outcome::Ended(DropReason::NeighbourHeard);
             }
-            nd::Message::NeighbourAdvert { .. } => Outcome::Ended(DropReason::SpoofedNd),
-            nd::Message::NeighbourSolicit { target, source_mac } => {
-                let Some(IpAddr::V6(src)) = parsed.src_ip(buf.bytes()) else {
-                    return Outcome::Ended(DropReason::Malformed);
-                };
-                if let Some(mac) = source_mac {
-                    self.next_hops.learn(tables, IpAddr::V6(src), mac, now);
-                }
-                if !uplink.is_ours(IpAddr::V6(target)) || src == Ipv6Addr::UNSPECIFIED {
-                    return Outcome::Ended(DropReason::NeighbourHeard);
-                }
-                let advert = build::NeighbourAdvert {
-                    src_mac: uplink.mac,
-                    dst_mac: source_mac.unwrap_or(src_mac),
-                    dst_ip: src,
-                    target,
-                    router: false,
-                    solicited: true,
-                };
-                answer(buf, |frame| build::neighbour_advert(frame, &advert))
-            }
-            _ => Outcome::Ended(DropReason::NeighbourHeard),
+            Nd::Advert { .. } => return Outcome::Ended(DropReason::SpoofedNd),
+            Nd::RouterSolicit | Nd::Router => return Outcome::Ended(DropReason::NeighbourHeard),
+        };
+        if let Some(mac) = mac {
+            self.next_hops.learn(tables, IpAddr::V6(src), mac, now);
         }
+        if !uplink.is_ours(IpAddr::V6(target)) || src.is_unspecified() {
+            return Outcome::Ended(DropReason::NeighbourHeard);
+        }
+        let asker = (mac.unwrap_or(src_mac), src);
+        let advert = Advert { owner: uplink.mac, target, asker, router: false };
+        answer(buf, |frame| advert.write(frame))
     }
 
     /// Sends the requests that are due; a next hop that was lost is no longer sent to.
@@ -121,8 +119,8 @@ impl Edge {
         while let Some(solicit) = self.next_hops.due(now) {
             asked = true;
             let Some(mut buf) = io.allocator.allocate() else { continue };
-            if buf.append(build::MAX_NEIGHBOUR_LEN)
-                && let Some(Ok(len)) = write_request(buf.bytes_mut(), uplink, &solicit)
+            if buf.append(NEIGHBOUR_LEN)
+                && let Some(len) = write_request(buf.bytes_mut(), uplink, &solicit)
             {
                 buf.truncate(len);
                 io.ledger.originated(uplink.port);
@@ -135,26 +133,22 @@ impl Edge {
     }
 }
 
-fn write_request(frame: &mut [u8], uplink: &UplinkView, solicit: &Solicit) -> Option<Result<usize, build::TooSmall>> {
-    match (uplink.source(solicit.ip)?, solicit.ip) {
-        (IpAddr::V4(own), IpAddr::V4(ip)) => {
-            let request = build::ArpRequest {
-                dst_mac: solicit.to.unwrap_or(Mac::BROADCAST),
-                sender_mac: uplink.mac,
-                sender_ip: own.octets(),
-                target_ip: ip.octets(),
-            };
-            Some(build::arp_request(frame, &request))
-        }
+/// Asks for a next hop, everybody or, to see that it is still there, itself; `None` when this box has no address of
+/// that family.
+fn write_request(frame: &mut [u8], uplink: &UplinkView, solicit: &Solicit) -> Option<usize> {
+    let len = match (uplink.source(solicit.ip)?, solicit.ip) {
+        (IpAddr::V4(own), IpAddr::V4(ip)) => build::arp_request(frame, uplink.mac, own.octets(), ip.octets()),
         (IpAddr::V6(own), IpAddr::V6(ip)) => {
-            let request =
-                build::NeighbourSolicit { src_mac: uplink.mac, src_ip: own, target: ip, unicast_to: solicit.to };
-            Some(build::neighbour_solicit(frame, &request))
+            build::neighbor_solicitation(frame, uplink.mac, own.octets(), ip.octets())
         }
-        _ => None,
+        _ => return None,
+    };
+    if let Some(Mac(mac)) = solicit.to {
+        frame.get_mut(..6)?.copy_from_slice(&mac);
     }
+    len.ok()
 }
 
-fn answer<B: Buf>(buf: &mut B, write: impl FnOnce(&mut [u8]) -> Result<usize, build::TooSmall>) -> Outcome {
+fn answer<B: Buf>(buf: &mut B, write: impl FnOnce(&mut [u8]) -> Result<usize, build::BuildError>) -> Outcome {
     if rewrite(buf, write) { Outcome::Answered } else { Outcome::Ended(DropReason::NoBuffer) }
 }
