@@ -14,11 +14,16 @@ mod mac;
 mod parse;
 
 pub mod arp;
+pub mod build;
+pub mod checksum;
+pub mod ecn;
 pub mod ethernet;
 pub mod icmp;
 pub mod icmpv6;
+pub mod icrc;
 pub mod ipv4;
 pub mod ipv6;
+pub mod nd;
 pub mod roce;
 pub mod sctp;
 pub mod tcp;
@@ -26,4 +31,4 @@ pub mod udp;
 pub mod vxlan;
 
 pub use mac::{Mac, ParseMacError};
-pub use parse::{Flags, Fragment, L3, L4, Malformed, Parsed, parse, parse_into};
+pub use parse::{Flags, Fragment, L3, L4, Malformed, Parsed, Quoted, parse, parse_into};

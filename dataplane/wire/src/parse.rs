@@ -10,10 +10,12 @@ mod ipv4;
 mod ipv6;
 mod l4;
 mod malformed;
+mod quoted;
 #[cfg(test)]
 mod tests;
 
 pub use malformed::Malformed;
+pub use quoted::Quoted;
 
 use crate::{
     ethernet::{self, MAX_FRAME_LEN, Vlan, ether_type},

@@ -20,7 +20,14 @@ pub(super) fn ipv6(frame: &[u8], parsed: Parsed) -> Result<Parsed, Malformed> {
         return Err(Malformed::JumboPayload);
     }
     let payload = behind.get(..payload_len).ok_or(Malformed::Ipv6PayloadLen)?;
-    let mut chain = Chain { payload, at: 0, next: header.next_header, flags: parsed.flags, fragment: None };
+    let mut chain = Chain {
+        payload,
+        is_cut: false,
+        at: 0,
+        next: header.next_header,
+        flags: parsed.flags,
+        fragment: None,
+    };
     chain.walk()?;
     let l4_offset = parsed.l3_offset + (HEADER_LEN + chain.at) as u16;
     let found = Parsed {
@@ -36,10 +43,20 @@ pub(super) fn ipv6(frame: &[u8], parsed: Parsed) -> Result<Parsed, Malformed> {
     l4::l4(frame, found)
 }
 
+/// Protocol, fragment kind and bytes of what stands behind the extension headers of a packet that may be cut;
+/// `None` if it is cut before that.
+pub(super) fn upper_layer(next: u8, payload: &[u8]) -> Option<(u8, Fragment, &[u8])> {
+    let mut chain = Chain { payload, is_cut: true, at: 0, next, flags: Flags::NONE, fragment: None };
+    chain.walk().ok()?;
+    Some((chain.next, chain.fragment.unwrap_or(Fragment::None), payload.get(chain.at..)?))
+}
+
 /// A walk along the extension headers of one packet.
 struct Chain<'a> {
     /// All behind the fixed header, by the payload length.
     payload: &'a [u8],
+    /// `payload` may end before the packet did: an ICMP error's quote.
+    is_cut: bool,
     /// Where in `payload` the header `next` starts.
     at: usize,
     next: u8,
@@ -107,7 +124,9 @@ impl Chain<'_> {
         // The datagram put together has all headers up to this one, and not this one.
         let max_len = usize::from(u16::MAX) - self.at;
         let offset = usize::from(header.offset());
-        match fragment_kind(header.next_header, offset, header.more(), data.len(), max_len)? {
+        // How much data a cut packet had is not known; eight bytes are never wrong.
+        let data_len = if self.is_cut { 8 } else { data.len() };
+        match fragment_kind(header.next_header, offset, header.more(), data_len, max_len)? {
             Fragment::None => self.flags = self.flags.with(Flags::ATOMIC_FRAGMENT),
             kind => self.fragment = Some(kind),
         }

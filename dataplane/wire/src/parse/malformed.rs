@@ -94,8 +94,18 @@ causes! {
     RoceCut = "roce-cut",
     /// The pad count is more than the payload.
     RocePad = "roce-pad",
-    /// The packet that an ICMP error quotes is cut in its IP header.
+    /// A neighbour discovery message ends inside its fixed part.
+    NdCut = "nd-cut",
+    /// A neighbour discovery option has length 0 or leads past the message.
+    NdOption = "nd-option",
+    /// The packet that an ICMP error quotes is cut in its IP header, or is no IP packet.
     QuoteCut = "quote-cut",
+    /// A packet to VXLAN's port that ends inside the VXLAN header.
+    VxlanCut = "vxlan-cut",
+    /// A fragment to VXLAN's port: not read without reassembly.
+    VxlanFragment = "vxlan-fragment",
+    /// A VXLAN header whose I flag is clear (RFC 7348, section 5).
+    VxlanFlags = "vxlan-flags",
 }
 
 impl fmt::Display for Malformed {
