@@ -1,1 +1,59 @@
-//! Placeholder of the tree; filled by the next commits.
+//! Policy to program: a pure function. The same policy after the same program gives the same program, bit by bit.
+//!
+//! Ids outlive programs, since flow entries and counters carry them: see [`compile`].
+#![forbid(unsafe_code)]
+
+mod ids;
+mod rules;
+mod topology;
+
+use policy::{Diagnostic, Diagnostics, Place, Policy, Severity};
+use program::{Generation, Program};
+
+/// A program, and what somebody should look at.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Compiled {
+    /// The program.
+    pub program: Program,
+    /// Warnings only.
+    pub warnings: Diagnostics,
+}
+
+/// Compiles a policy to the program that follows `previous`.
+///
+/// - A tenant keeps the id that its name had in `previous`, a tunnel endpoint the id that its address had. A new one
+///   gets the next index that was never used; what is gone leaves a hole, and a name that comes back is new.
+/// - A port's id is its place in the Fabric's list. Devices are opened at start, so their list must stay as it is.
+/// - The generation is one above that of `previous`, or 1.
+///
+/// # Errors
+/// The devices differ from those of `previous`, or a bound of [`program::limit`] is exceeded.
+pub fn compile(policy: &Policy, previous: Option<&Program>) -> Result<Compiled, Diagnostics> {
+    let nothing = Program::default();
+    let previous = previous.unwrap_or(&nothing);
+    let mut errors = Diagnostics::default();
+    let devices = topology::devices(policy, previous, &mut errors);
+    let vteps = ids::vteps(policy, previous, &mut errors);
+    let tenants = ids::tenants(policy, previous, &mut errors);
+    rules::refuse_too_many(policy, &mut errors);
+    if errors.has_errors() {
+        return Err(errors.sorted());
+    }
+    let mut program = Program {
+        generation: Generation(previous.generation.0.wrapping_add(1).max(1)),
+        digest: policy.digest,
+        devices,
+        uplink: Some(topology::uplink(policy)),
+        vteps: topology::vteps(policy, &vteps),
+        sources: policy.sources.clone(),
+        ..Program::default()
+    };
+    let lists = rules::Rules::of(policy).into_program(&mut program);
+    program.tenants = topology::tenants(policy, &tenants, &vteps);
+    program.ports = topology::ports(policy, &tenants, &lists);
+    Ok(Compiled { program, warnings: Diagnostics::default() })
+}
+
+fn error(place: Place<'_>, message: impl Into<String>) -> Diagnostic {
+    Diagnostic::new(Severity::Error, place, message)
+}

@@ -1,1 +1,103 @@
-//! Placeholder of the tree; filled by the next commits.
+//! Policy files: YAML text to typed documents with positions, and everything that is wrong with them at once.
+//!
+//! [`parse`] reads, checks each document and then all of them together. What it gives out is sound: every name that is
+//! used exists, no address is owned twice, every endpoint can be reached. `docs/policy.md` is the user's view.
+//!
+//! No I/O: the caller brings the bytes.
+#![forbid(unsafe_code)]
+
+mod check;
+mod diagnostic;
+mod digest;
+mod documents;
+mod kinds;
+mod name;
+mod position;
+mod read;
+mod suggest;
+mod yaml;
+
+pub use diagnostic::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics, Place, Related, Severity};
+pub use digest::digest;
+pub use kinds::{
+    Action, Direction, Dscp, FLOW_QUOTA_DEFAULT, FLOW_QUOTA_MAX, Fabric, FabricPort, Gateway, InterfaceAddress,
+    Labels, MTU_BYTES_MAX, MTU_BYTES_MIN, Peer, PortSelector, Protocol, Remote, Rule, Service, Tenant, TenantPolicy,
+    TenantPort, Uplink, Vtep, default_gateway_mac, has_labels,
+};
+pub use name::Name;
+pub use position::{Position, Spanned};
+
+/// The `apiVersion` of every document.
+pub const API_VERSION: &str = "floodway.dev/v1alpha1";
+
+/// Bounds on what is read; what exceeds them is refused with a diagnostic.
+pub mod limit {
+    /// Files of one policy.
+    pub const FILES_MAX: usize = 4096;
+    /// Bytes of one file.
+    pub const FILE_BYTES_MAX: usize = 8 << 20;
+    /// Bytes of all files together.
+    pub const TOTAL_BYTES_MAX: usize = 64 << 20;
+    /// Documents of one file.
+    pub const DOCUMENTS_MAX: usize = 10_000;
+    /// Values (scalars, lists, maps and names of fields) of one file.
+    pub const NODES_MAX: usize = 1 << 20;
+    /// Lists and maps inside each other.
+    pub const DEPTH_MAX: usize = 32;
+    /// Bytes of a name.
+    pub const NAME_BYTES_MAX: usize = 63;
+}
+
+/// One file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Source {
+    /// The name as the user gave it; diagnostics repeat it.
+    pub name: String,
+    /// What is in it.
+    pub bytes: Vec<u8>,
+}
+
+/// All documents of a policy directory, read and checked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Policy {
+    /// Names of the files, sorted; [`Position::source`] is the index.
+    pub sources: Vec<String>,
+    /// See [`digest`].
+    pub digest: u64,
+    /// The card.
+    pub fabric: Fabric,
+    /// Sorted by name.
+    pub tenants: Vec<Tenant>,
+    /// Sorted by tenant, priority and name: the order in which they are asked.
+    pub policies: Vec<TenantPolicy>,
+}
+
+/// A policy, and what somebody should look at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Parsed {
+    /// The policy.
+    pub policy: Policy,
+    /// Warnings only.
+    pub warnings: Diagnostics,
+}
+
+/// Reads all files of a policy directory. The order of `sources` does not matter.
+///
+/// # Errors
+/// Every diagnostic, warnings among them, when at least one is an error.
+pub fn parse(sources: &[Source]) -> Result<Parsed, Diagnostics> {
+    documents::parse(sources)
+}
+
+impl Policy {
+    /// A position by the name of its file, for diagnostics.
+    pub fn place(&self, at: Position) -> Place<'_> {
+        let source = self.sources.get(at.source as usize).map_or("", String::as_str);
+        Place { source, line: at.line, column: at.column }
+    }
+
+    /// The tenant of that name.
+    pub fn tenant(&self, name: &str) -> Option<&Tenant> {
+        self.tenants.iter().find(|tenant| &**tenant.name == name)
+    }
+}

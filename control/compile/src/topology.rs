@@ -1,0 +1,155 @@
+//! Devices, uplink, tunnel endpoints, tenants and their ports.
+
+use std::{cmp::Reverse, net::IpAddr};
+
+use policy::{Diagnostics, Dscp, Policy};
+use program::{
+    Device, DscpMode, Endpoint, PortId, Place, Port, Program, Route, Tenant, TenantId, Uplink, Vni, Vtep, VtepId, limit,
+};
+
+use crate::{error, ids::Ids, rules::PortLists};
+
+/// The devices, which must be those of `previous` unless that had none.
+pub(crate) fn devices(policy: &Policy, previous: &Program, errors: &mut Diagnostics) -> Vec<Device> {
+    let fabric = &policy.fabric;
+    if let Some(port) = fabric.ports.get(limit::PORTS) {
+        let message = format!("a Fabric has at most {} ports; this one has {}", limit::PORTS, fabric.ports.len());
+        errors.push(error(policy.place(port.name.at), message));
+        return Vec::new();
+    }
+    let device = |port: &policy::FabricPort| Device {
+        name: port.name.to_string(),
+        device: port.device.value.clone(),
+        mtu: fabric.mtu_bytes(port),
+    };
+    let devices: Vec<Device> = fabric.ports.iter().map(device).collect();
+    if !previous.devices.is_empty() && previous.devices != devices {
+        errors.push(changed_device(policy, &devices, &previous.devices));
+    }
+    devices
+}
+
+/// Names the first port that differs.
+fn changed_device(policy: &Policy, new: &[Device], old: &[Device]) -> policy::Diagnostic {
+    let ports = &policy.fabric.ports;
+    let index = new.iter().zip(old).take_while(|(new, old)| new == old).count();
+    let (at, change) = match (new.get(index), old.get(index)) {
+        (Some(new), Some(old)) => (ports[index].name.at, format!("port {} was {}", describe(new), describe(old))),
+        (Some(new), None) => (ports[index].name.at, format!("port {} is new", describe(new))),
+        (None, Some(old)) => (policy.fabric.name.at, format!("port {} is gone", describe(old))),
+        (None, None) => (policy.fabric.name.at, "the list of ports differs".into()),
+    };
+    error(policy.place(at), format!("{change}; ports are opened at start: restart floodwayd"))
+        .with_help("everything but the Fabric's `ports` can change while floodwayd runs")
+}
+
+fn describe(device: &Device) -> String {
+    format!("{} ({}, mtu {})", device.name, device.device, device.mtu)
+}
+
+pub(crate) fn uplink(policy: &Policy) -> Uplink {
+    let uplink = &policy.fabric.uplink;
+    Uplink {
+        port: port_id(policy, &uplink.port),
+        addresses: uplink.addresses.iter().map(|address| address.value.0).collect(),
+        gateways: uplink.gateways.iter().map(|gateway| gateway.value).collect(),
+        dscp: match uplink.dscp {
+            Dscp::Copy => DscpMode::Copy,
+            Dscp::Fixed(value) => DscpMode::Fixed(value),
+        },
+    }
+}
+
+/// A checked policy names only ports that exist, fewer than [`limit::PORTS`].
+fn port_id(policy: &Policy, name: &str) -> PortId {
+    PortId(policy.fabric.port(name).map_or(0, |(index, _)| index) as u16)
+}
+
+pub(crate) fn vteps(policy: &Policy, ids: &Ids<IpAddr, VtepId>) -> Vec<Option<Vtep>> {
+    let mut table = vec![None; ids.table_len];
+    for vtep in &policy.fabric.vteps {
+        let address = vtep.address.value;
+        table[usize::from(ids.get(&address).0)] = Some(Vtep {
+            name: vtep.name.to_string(),
+            address,
+            // A checked policy has a next hop for each.
+            next_hop: policy.fabric.next_hop(address).unwrap_or(address),
+            mac: vtep.mac.map(|mac| mac.value),
+        });
+    }
+    table
+}
+
+pub(crate) fn tenants(
+    policy: &Policy,
+    ids: &Ids<&str, TenantId>,
+    vteps: &Ids<IpAddr, VtepId>,
+) -> Vec<Option<Tenant>> {
+    let mut table = vec![None; ids.table_len];
+    for tenant in &policy.tenants {
+        let id = ids.get(&&*tenant.name.value);
+        table[usize::from(id.0)] = Some(Tenant {
+            id,
+            name: tenant.name.to_string(),
+            vni: Vni(tenant.vni.value),
+            gateway_mac: tenant.gateway.mac.value,
+            gateways: tenant.gateway.addresses.iter().map(|address| address.value).collect(),
+            endpoints: endpoints(policy, tenant, vteps),
+            routes: routes(policy, tenant, vteps),
+            flow_quota: tenant.flow_quota,
+        });
+    }
+    table
+}
+
+fn endpoints(policy: &Policy, tenant: &policy::Tenant, vteps: &Ids<IpAddr, VtepId>) -> Vec<Endpoint> {
+    let ports = tenant.ports.iter().flat_map(|port| {
+        let place = Place::Port(port_id(policy, &port.port));
+        port.addresses.iter().map(move |address| Endpoint { address: address.value, mac: port.mac.value, place })
+    });
+    let remotes = tenant.remotes.iter().flat_map(|remote| {
+        let place = Place::Vtep(vtep_id(policy, &remote.vtep, vteps));
+        remote.addresses.iter().map(move |address| Endpoint { address: address.value, mac: remote.mac.value, place })
+    });
+    let mut endpoints: Vec<Endpoint> = ports.chain(remotes).collect();
+    endpoints.sort_by_key(|endpoint| endpoint.address);
+    endpoints
+}
+
+fn routes(policy: &Policy, tenant: &policy::Tenant, vteps: &Ids<IpAddr, VtepId>) -> Vec<Route> {
+    let mut routes: Vec<Route> = tenant
+        .remotes
+        .iter()
+        .flat_map(|remote| {
+            let vtep = vtep_id(policy, &remote.vtep, vteps);
+            remote.prefixes.iter().map(move |prefix| Route { prefix: prefix.value, mac: remote.mac.value, vtep })
+        })
+        .collect();
+    routes.sort_by_key(|route| (Reverse(route.prefix.prefix_len()), route.prefix));
+    routes
+}
+
+/// A checked policy names only endpoints that exist.
+fn vtep_id(policy: &Policy, name: &str, vteps: &Ids<IpAddr, VtepId>) -> VtepId {
+    policy.fabric.vtep(name).map(|vtep| vteps.get(&vtep.address.value)).unwrap_or_default()
+}
+
+pub(crate) fn ports(policy: &Policy, ids: &Ids<&str, TenantId>, lists: &PortLists) -> Vec<Option<Port>> {
+    let mut table = vec![None; policy.fabric.ports.len()];
+    for tenant in &policy.tenants {
+        for port in &tenant.ports {
+            let Some((index, device)) = policy.fabric.port(&port.port) else { continue };
+            let (egress, ingress) = lists[&*port.port.value];
+            table[index] = Some(Port {
+                id: PortId(index as u16),
+                tenant: ids.get(&&*tenant.name.value),
+                mac: port.mac.value,
+                addresses: port.addresses.iter().map(|address| address.value).collect(),
+                mtu: policy.fabric.mtu_bytes(device),
+                egress,
+                ingress,
+            });
+        }
+    }
+    table
+}

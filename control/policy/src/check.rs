@@ -1,0 +1,362 @@
+//! Checks between documents and within one: names that are used exist, nothing is owned twice, every endpoint can be
+//! reached. Each check runs on what could be read, and none complains of a name that may stand in what could not.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv6Addr},
+};
+
+use ipnet::{IpNet, Ipv6Net};
+use wire::Mac;
+
+use crate::{
+    Direction, Fabric, Name, Peer, PortSelector, Position, Spanned, Tenant, TenantPolicy,
+    documents::Documents,
+    has_labels,
+
+    read::Report,
+    suggest::did_you_mean,
+};
+
+/// IPv6 addresses that are on every link (RFC 4291, section 2.5.6).
+const LINK_LOCAL: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10);
+
+/// Bytes that a tunnel adds to an inner IP packet: inner Ethernet 14, VXLAN 8, UDP 8, and the outer IP header.
+const OVERHEAD_V4_BYTES: u32 = 14 + 8 + 8 + 20;
+const OVERHEAD_V6_BYTES: u32 = 14 + 8 + 8 + 40;
+
+pub(crate) fn all(documents: &Documents, report: &mut Report) {
+    one_fabric(documents, report);
+    for fabric in &documents.fabrics {
+        fabric_ports(fabric, report);
+        uplink(fabric, report);
+        vteps(fabric, report);
+    }
+    tenants_are_apart(documents, report);
+    for tenant in &documents.tenants {
+        addresses_have_one_owner(tenant, report);
+        macs_have_one_place(tenant, report);
+        remotes(tenant, report);
+        if let [fabric] = &documents.fabrics[..] {
+            names_of_fabric(tenant, fabric, documents.unread.fabrics, report);
+            mtu_fits(tenant, fabric, report);
+        }
+    }
+    policies(documents, report);
+}
+
+/// Who had a key first.
+struct Seen<K>(BTreeMap<K, Position>);
+
+impl<K: Ord> Seen<K> {
+    const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    /// The place of the first owner, unless this is the first.
+    fn before(&mut self, key: K, at: Position) -> Option<Position> {
+        let first = *self.0.entry(key).or_insert(at);
+        (first != at).then_some(first)
+    }
+
+    /// Reports that `what` is taken already.
+    fn claim(&mut self, key: K, at: Position, what: impl FnOnce() -> String, report: &mut Report) {
+        if let Some(first) = self.before(key, at) {
+            report.error(at, what()).related(first, "it is first used here");
+        }
+    }
+}
+
+fn one_fabric(documents: &Documents, report: &mut Report) {
+    if let [first, others @ ..] = &documents.fabrics[..] {
+        for other in others {
+            let message = format!("a second Fabric, {}: a policy has exactly one", other.name.value);
+            report.error(other.name.at, message).related(first.name.at, "the first one");
+        }
+    } else if !documents.unread.fabrics {
+        report.nowhere("no document is of kind Fabric; a policy has exactly one");
+    }
+}
+
+fn fabric_ports(fabric: &Fabric, report: &mut Report) {
+    let (mut names, mut devices) = (Seen::new(), Seen::new());
+    for port in &fabric.ports {
+        let name = || format!("port name {} is given twice", port.name.value);
+        names.claim(&port.name.value, port.name.at, name, report);
+        // Memory ports have no identity of their own.
+        if port.device.value != "memory:" {
+            let device = || format!("device {} is opened twice", crate::read::quote(&port.device));
+            devices.claim(&port.device.value, port.device.at, device, report);
+        }
+    }
+}
+
+fn uplink(fabric: &Fabric, report: &mut Report) {
+    let uplink = &fabric.uplink;
+    known_port(&uplink.port, fabric, false, report);
+    if uplink.addresses.is_empty() && fabric.is_whole {
+        report.error(uplink.at, "the uplink has no address; tunnels need one of each family that they use");
+    }
+    let mut families = Seen::new();
+    for address in &uplink.addresses {
+        let family = address.value.0.addr().is_ipv4();
+        families.claim(family, address.at, || format!("a second {} address of the uplink", family_name(family)), report);
+    }
+    let mut families = Seen::new();
+    for gateway in &uplink.gateways {
+        let family = gateway.is_ipv4();
+        families.claim(family, gateway.at, || format!("a second {} gateway", family_name(family)), report);
+        let Some(local) = uplink.address_like(gateway.value) else {
+            let message = format!("the uplink has no {} address to reach gateway {}", family_name(family), gateway.value);
+            report.error(gateway.at, message);
+            continue;
+        };
+        if local.addr() == gateway.value {
+            report.error(gateway.at, format!("gateway {} is the uplink's own address", gateway.value));
+        } else if !local.contains(&gateway.value) && !is_link_local(gateway.value) {
+            report.error(gateway.at, format!("gateway {} is not on link: it is outside {local}", gateway.value));
+        }
+    }
+}
+
+const fn family_name(is_ipv4: bool) -> &'static str {
+    if is_ipv4 { "IPv4" } else { "IPv6" }
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(v6) if LINK_LOCAL.contains(&v6))
+}
+
+fn vteps(fabric: &Fabric, report: &mut Report) {
+    let (mut names, mut addresses) = (Seen::new(), Seen::new());
+    let mut next_hops: BTreeMap<IpAddr, Spanned<Mac>> = BTreeMap::new();
+    for vtep in &fabric.vteps {
+        names.claim(&vtep.name.value, vtep.name.at, || format!("vtep name {} is given twice", vtep.name.value), report);
+        let Spanned { value: address, at } = vtep.address;
+        addresses.claim(address, at, || format!("vtep address {address} is given twice"), report);
+        let local = fabric.uplink.address_like(address);
+        if local.is_some_and(|local| local.addr() == address) {
+            report.error(at, format!("vtep {} has the uplink's own address", vtep.name.value));
+            continue;
+        }
+        let Some(next_hop) = fabric.next_hop(address) else {
+            unreachable(fabric, vtep.address, local, report);
+            continue;
+        };
+        let Some(mac) = vtep.mac else { continue };
+        let first = *next_hops.entry(next_hop).or_insert(mac);
+        if first.value != mac.value {
+            let message = format!("next hop {next_hop} has MAC {} here and {} elsewhere", mac.value, first.value);
+            report.error(mac.at, message).related(first.at, "the other MAC of that next hop");
+        }
+    }
+}
+
+fn unreachable(fabric: &Fabric, vtep: Spanned<IpAddr>, local: Option<IpNet>, report: &mut Report) {
+    // An address or a gateway that could not be read may be the one that is missing.
+    if !fabric.is_whole {
+        return;
+    }
+    let Spanned { value: address, at } = vtep;
+    let family = family_name(address.is_ipv4());
+    match local {
+        Some(local) => report
+            .error(at, format!("vtep address {address} is not on link ({local}) and there is no {family} gateway"))
+            .help(format!("add an {family} address to the uplink's `gateways`")),
+        None => report
+            .error(at, format!("the uplink has no {family} address to reach vtep address {address}"))
+            .help(format!("add an {family} address to the uplink's `addresses`")),
+    };
+}
+
+/// Names, VNIs and ports of tenants are each used once.
+fn tenants_are_apart(documents: &Documents, report: &mut Report) {
+    let (mut names, mut vnis, mut ports) = (Seen::new(), Seen::new(), Seen::new());
+    for tenant in &documents.tenants {
+        names.claim(&tenant.name.value, tenant.name.at, || format!("tenant {} is given twice", tenant.name.value), report);
+        vnis.claim(tenant.vni.value, tenant.vni.at, || format!("VNI {} is used twice", tenant.vni.value), report);
+        for port in &tenant.ports {
+            ports.claim(&port.port.value, port.port.at, || format!("port {} is used twice", port.port.value), report);
+        }
+    }
+}
+
+/// Within a tenant. The same address in two tenants is what tenants are for.
+fn addresses_have_one_owner(tenant: &Tenant, report: &mut Report) {
+    let ports = tenant.ports.iter().flat_map(|port| &port.addresses);
+    let remotes = tenant.remotes.iter().flat_map(|remote| &remote.addresses);
+    let mut owners = Seen::new();
+    for address in tenant.gateway.addresses.iter().chain(ports).chain(remotes) {
+        let what = || format!("address {} is owned twice in tenant {}", address.value, tenant.name.value);
+        owners.claim(address.value, address.at, what, report);
+    }
+    let mut prefixes = Seen::new();
+    for prefix in tenant.remotes.iter().flat_map(|remote| &remote.prefixes) {
+        let what = || format!("prefix {} is routed twice in tenant {}", prefix.value, tenant.name.value);
+        prefixes.claim(prefix.value, prefix.at, what, report);
+    }
+}
+
+/// Within a tenant, a MAC is the gateway's, one port's, or of hosts behind one endpoint.
+fn macs_have_one_place(tenant: &Tenant, report: &mut Report) {
+    #[derive(PartialEq, Eq)]
+    enum Place<'a> {
+        Gateway,
+        Port(&'a str),
+        Vtep(&'a str),
+    }
+    let ports = tenant.ports.iter().map(|port| (Place::Port(&port.port), port.mac));
+    let remotes = tenant.remotes.iter().map(|remote| (Place::Vtep(&remote.vtep), remote.mac));
+    let mut places = BTreeMap::new();
+    for (place, mac) in std::iter::once((Place::Gateway, tenant.gateway.mac)).chain(ports).chain(remotes) {
+        let (first_place, first) = places.entry(mac.value).or_insert((place, mac.at));
+        let (first_at, is_same) = (*first, *first == mac.at);
+        let is_shared = matches!((&first_place, tenant.remotes.iter().find(|remote| remote.mac.at == mac.at)),
+            (Place::Vtep(first), Some(remote)) if *first == &**remote.vtep);
+        if !is_same && !is_shared {
+            let message = format!("MAC address {} is in two places of tenant {}", mac.value, tenant.name.value);
+            report.error(mac.at, message).related(first_at, "it is first used here");
+        }
+    }
+}
+
+fn remotes(tenant: &Tenant, report: &mut Report) {
+    let mut names = Seen::new();
+    for name in tenant.remotes.iter().filter_map(|remote| remote.name.as_ref()) {
+        names.claim(&name.value, name.at, || format!("remote name {} is given twice", name.value), report);
+    }
+}
+
+/// Ports and endpoints that a tenant names exist.
+fn names_of_fabric(tenant: &Tenant, fabric: &Fabric, may_be_unread: bool, report: &mut Report) {
+    for port in &tenant.ports {
+        known_port(&port.port, fabric, may_be_unread, report);
+        if *port.port == *fabric.uplink.port {
+            let message = format!("port {} is the uplink; it serves no single tenant", port.port.value);
+            report.error(port.port.at, message).related(fabric.uplink.port.at, "the uplink is chosen here");
+        }
+    }
+    for vtep in tenant.remotes.iter().map(|remote| &remote.vtep) {
+        if fabric.vtep(vtep).is_none() && fabric.is_whole && !may_be_unread {
+            let known = fabric.vteps.iter().map(|vtep| &**vtep.name);
+            unknown("vtep", vtep, known, "the Fabric lists none", report);
+        }
+    }
+}
+
+fn known_port(port: &Spanned<Name>, fabric: &Fabric, may_be_unread: bool, report: &mut Report) {
+    if fabric.port(port).is_none() && fabric.is_whole && !may_be_unread {
+        unknown("port", port, fabric.ports.iter().map(|port| &**port.name), "the Fabric lists none", report);
+    }
+}
+
+/// Reports a name that nothing has, with the nearest that something has, or with all when they are few.
+fn unknown<'a>(
+    what: &str,
+    name: &Spanned<Name>,
+    known: impl Iterator<Item = &'a str> + Clone,
+    if_none: &str,
+    report: &mut Report,
+) {
+    const LISTED_MAX: usize = 8;
+    let names: Vec<&str> = known.clone().take(LISTED_MAX).collect();
+    let all = if names.is_empty() { if_none.into() } else { format!("known: {}", names.join(", ")) };
+    let ellipsis = if known.clone().nth(LISTED_MAX).is_some() { ", ..." } else { "" };
+    let help = did_you_mean(name, known).unwrap_or(all + ellipsis);
+    report.error(name.at, format!("unknown {what} {}", name.value)).help(help);
+}
+
+/// Warns when a tenant's largest packet does not fit a tunnel.
+fn mtu_fits(tenant: &Tenant, fabric: &Fabric, report: &mut Report) {
+    let Some((_, uplink)) = fabric.port(&fabric.uplink.port) else { return };
+    let endpoints = tenant.remotes.iter().filter_map(|remote| fabric.vtep(&remote.vtep));
+    let Some(overhead) = endpoints
+        .map(|vtep| if vtep.address.is_ipv4() { OVERHEAD_V4_BYTES } else { OVERHEAD_V6_BYTES })
+        .max()
+    else {
+        return;
+    };
+    let carried = u32::from(fabric.mtu_bytes(uplink)).saturating_sub(overhead);
+    for port in &tenant.ports {
+        let Some((_, device)) = fabric.port(&port.port) else { continue };
+        let mtu = u32::from(fabric.mtu_bytes(device));
+        if mtu > carried {
+            let message = format!("port {} has an MTU of {mtu} bytes; tunnels carry {carried}", port.port.value);
+            let help = format!("raise the uplink's mtu to {} or lower the port's to {carried}", mtu + overhead);
+            report.warning(port.port.at, message).help(help);
+        }
+    }
+}
+
+fn policies(documents: &Documents, report: &mut Report) {
+    let tenants: BTreeMap<&str, &Tenant> =
+        documents.tenants.iter().map(|tenant| (&**tenant.name, tenant)).collect();
+    let mut names = Seen::new();
+    for policy in &documents.policies {
+        let (tenant, name) = (&policy.tenant, &policy.name);
+        let what = || format!("policy {} of tenant {} is given twice", name.value, tenant.value);
+        names.claim((&tenant.value, &name.value), name.at, what, report);
+        match tenants.get(&*tenant.value) {
+            Some(tenant) if tenant.is_whole => {
+                selected_ports(policy, tenant, report);
+                peers(policy, tenant, report);
+            }
+            None if !documents.unread.tenants => {
+                unknown("tenant", tenant, tenants.keys().copied(), "no document is of kind Tenant", report);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn selected_ports(policy: &TenantPolicy, tenant: &Tenant, report: &mut Report) {
+    match &policy.ports {
+        PortSelector::All => {}
+        PortSelector::Named(names) => {
+            for name in names.iter().filter(|name| tenant.port(name).is_none()) {
+                unknown_port_of(tenant, name, report);
+            }
+        }
+        PortSelector::Labelled(labels) => {
+            if !tenant.ports.iter().any(|port| has_labels(&port.labels, labels)) {
+                let message = format!("no port of tenant {} has these labels: no rule here applies", tenant.name.value);
+                report.warning(labels.at, message);
+            }
+        }
+    }
+}
+
+fn unknown_port_of(tenant: &Tenant, name: &Spanned<Name>, report: &mut Report) {
+    let known = tenant.ports.iter().map(|port| &**port.port);
+    unknown(&format!("port of tenant {}:", tenant.name.value), name, known, "the tenant lists none", report);
+}
+
+fn peers(policy: &TenantPolicy, tenant: &Tenant, report: &mut Report) {
+    let rules = [Direction::Egress, Direction::Ingress].into_iter().flat_map(|direction| policy.rules(direction));
+    for peer in rules.flat_map(|rule| rule.peers.iter().flatten()) {
+        match peer {
+            Peer::Remote(name) if tenant.remote(name).is_none() => {
+                let known = tenant.remotes.iter().filter_map(|remote| remote.name.as_ref()).map(|name| &***name);
+                let what = format!("remote of tenant {}:", tenant.name.value);
+                unknown(&what, name, known, "the tenant names none", report);
+            }
+            Peer::Ports(labels) if !tenant.ports.iter().any(|port| has_labels(&port.labels, labels)) => {
+                let message = format!("no port of tenant {} has these labels: the peer is nobody", tenant.name.value);
+                report.warning(labels.at, message);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn link_local_is_fe80_slash_10() {
+        assert!(is_link_local("fe80::1".parse().unwrap()));
+        assert!(is_link_local("febf::1".parse().unwrap()));
+        assert!(!is_link_local("fec0::1".parse().unwrap()));
+    }
+}

@@ -1,0 +1,148 @@
+//! Files to documents: the list of kinds, and the fields that all of them share.
+
+use crate::{
+    API_VERSION, Diagnostic, Diagnostics, Fabric, Name, Parsed, Place, Policy, Severity, Source, Spanned, Tenant,
+    TenantPolicy, check, digest,
+    limit::{FILES_MAX, TOTAL_BYTES_MAX},
+    read::{Fields, Report, quote, word},
+    suggest::did_you_mean,
+    yaml::{self, Node, Value},
+};
+
+/// Everything that could be read, in the order of files and lines.
+#[derive(Default)]
+pub(crate) struct Documents {
+    pub fabrics: Vec<Fabric>,
+    pub tenants: Vec<Tenant>,
+    pub policies: Vec<TenantPolicy>,
+    /// Which kinds may have more documents that could not be read.
+    pub unread: Unread,
+}
+
+/// Kinds with a document that could not be read: a name that is not found may stand in one of them.
+#[derive(Default)]
+pub(crate) struct Unread {
+    pub fabrics: bool,
+    pub tenants: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Fabric,
+    Tenant,
+    TenantPolicy,
+}
+
+const KINDS: [(&str, Kind); 3] =
+    [("Fabric", Kind::Fabric), ("Tenant", Kind::Tenant), ("TenantPolicy", Kind::TenantPolicy)];
+
+pub(crate) fn parse(sources: &[Source]) -> Result<Parsed, Diagnostics> {
+    refuse_too_much(sources)?;
+    let mut files: Vec<&Source> = sources.iter().collect();
+    files.sort_by(|a, b| (&a.name, &a.bytes).cmp(&(&b.name, &b.bytes)));
+    let names: Vec<String> = files.iter().map(|file| file.name.clone()).collect();
+    let mut report = Report::new(&names);
+    let mut documents = Documents::default();
+    for (index, file) in files.iter().enumerate() {
+        // There are fewer files than FILES_MAX.
+        for node in yaml::documents(index as u32, &file.bytes, &mut report) {
+            documents.read(node.as_ref(), &mut report);
+        }
+    }
+    check::all(&documents, &mut report);
+    let diagnostics = report.diagnostics.sorted();
+    match documents.fabrics.pop() {
+        Some(fabric) if !diagnostics.has_errors() => {
+            let Documents { mut tenants, mut policies, .. } = documents;
+            tenants.sort_by(|a, b| a.name.value.cmp(&b.name.value));
+            policies.sort_by(|a, b| a.order().cmp(&b.order()));
+            let policy = Policy { sources: names, digest: digest(sources), fabric, tenants, policies };
+            Ok(Parsed { policy, warnings: diagnostics })
+        }
+        _ => Err(diagnostics),
+    }
+}
+
+impl TenantPolicy {
+    fn order(&self) -> (&Name, u16, &Name) {
+        (&self.tenant.value, self.priority, &self.name.value)
+    }
+}
+
+fn refuse_too_much(sources: &[Source]) -> Result<(), Diagnostics> {
+    let bytes: usize = sources.iter().map(|source| source.bytes.len()).sum();
+    let message = if sources.len() > FILES_MAX {
+        format!("there are {} files; at most {FILES_MAX} are read", sources.len())
+    } else if bytes > TOTAL_BYTES_MAX {
+        format!("the files have {bytes} bytes together; at most {TOTAL_BYTES_MAX} are read")
+    } else {
+        return Ok(());
+    };
+    let diagnostic = Diagnostic::new(Severity::Error, Place::NOWHERE, message);
+    Err(Diagnostics { list: vec![diagnostic], omitted: 0 })
+}
+
+impl Documents {
+    fn read(&mut self, node: Option<&Node>, report: &mut Report) {
+        // Nothing between two `---`: no document.
+        if node.is_some_and(|node| node.value == Value::Null) {
+            return;
+        }
+        let Some((kind, name, spec)) = node.and_then(|node| read_head(node, report)) else {
+            self.unread = Unread { fabrics: true, tenants: true };
+            return;
+        };
+        let Some(name) = name else { return self.miss(kind) };
+        let Some(spec) = spec else { return self.miss(kind) };
+        match kind {
+            Kind::Fabric => keep(&mut self.fabrics, Fabric::read(name, spec, report), &mut self.unread.fabrics),
+            Kind::Tenant => keep(&mut self.tenants, Tenant::read(name, spec, report), &mut self.unread.tenants),
+            Kind::TenantPolicy => self.policies.extend(TenantPolicy::read(name, spec, report)),
+        }
+    }
+
+    fn miss(&mut self, kind: Kind) {
+        match kind {
+            Kind::Fabric => self.unread.fabrics = true,
+            Kind::Tenant => self.unread.tenants = true,
+            // No document refers to one.
+            Kind::TenantPolicy => {}
+        }
+    }
+}
+
+fn keep<T>(list: &mut Vec<T>, document: Option<T>, unread: &mut bool) {
+    *unread |= document.is_none();
+    list.extend(document);
+}
+
+/// What all documents have: a kind, and a name and a spec unless they are missing.
+type Head<'n> = (Kind, Option<Spanned<Name>>, Option<&'n Node>);
+
+fn read_head<'n>(node: &'n Node, report: &mut Report) -> Option<Head<'n>> {
+    let mut fields = Fields::of(node, "a document", report)?;
+    if let Some(version) = fields.required_node("apiVersion") {
+        check_version(version, fields.report);
+    }
+    let kind = fields.required_node("kind").and_then(|node| word(node, "a kind", &KINDS, fields.report));
+    let metadata = fields.required_node("metadata");
+    let spec = fields.required_node("spec");
+    fields.finish();
+    let name = metadata.and_then(|node| read_metadata(node, report));
+    Some((kind?, name, spec))
+}
+
+fn check_version(node: &Node, report: &mut Report) {
+    let Some(version) = crate::read::text(node, "an apiVersion", report) else { return };
+    if version != API_VERSION {
+        let message = format!("expected apiVersion {API_VERSION}, found {}", quote(version));
+        report.error(node.at, message).help_if(did_you_mean(version, [API_VERSION]));
+    }
+}
+
+fn read_metadata(node: &Node, report: &mut Report) -> Option<Spanned<Name>> {
+    let mut fields = Fields::of(node, "metadata", report)?;
+    let name = fields.required("name");
+    fields.finish();
+    name
+}

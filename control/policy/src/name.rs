@@ -1,0 +1,60 @@
+//! Names of things in policy files.
+
+use std::{borrow::Borrow, fmt, ops::Deref};
+
+use crate::{
+    limit::NAME_BYTES_MAX,
+    read::{Read, Report, quote, text},
+    yaml::Node,
+};
+
+/// A name: 1 to 63 lower-case letters, digits, `-` and `.`, with a letter or digit first and last (as Kubernetes has
+/// it, RFC 1123). It can stand in a metric, a path and a terminal.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Name(String);
+
+impl Name {
+    fn new(text: &str) -> Option<Self> {
+        let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+        let is_edge = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
+        let bytes = text.as_bytes();
+        let is_name = bytes.len() <= NAME_BYTES_MAX
+            && bytes.iter().copied().all(is_inner)
+            && is_edge(bytes.first())
+            && is_edge(bytes.last());
+        is_name.then(|| Self(text.into()))
+    }
+}
+
+impl Read for Name {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        let text = text(node, "a name", report)?;
+        let name = Self::new(text);
+        if name.is_none() {
+            report.error(node.at, format!("{} cannot be a name", quote(text))).help(format!(
+                "use 1 to {NAME_BYTES_MAX} lower-case letters, digits, `-` and `.`, with a letter or digit first and last"
+            ));
+        }
+        name
+    }
+}
+
+impl Deref for Name {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for Name {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

@@ -1,0 +1,19 @@
+//! Did you mean: the nearest known name.
+
+/// Longer words are not compared: nobody mistypes them, and comparing costs their length squared.
+const COMPARED_BYTES_MAX: usize = 64;
+
+/// `did you mean ...?` when one of `known` is near to `wrong`.
+pub(crate) fn did_you_mean<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    if wrong.len() > COMPARED_BYTES_MAX {
+        return None;
+    }
+    let lower = wrong.to_lowercase();
+    let scored = known.into_iter().filter(|name| name.len() <= COMPARED_BYTES_MAX).map(|name| {
+        let distance = strsim::damerau_levenshtein(&lower, &name.to_lowercase());
+        (distance, name)
+    });
+    let (distance, name) = scored.min()?;
+    let allowed = (wrong.len().max(name.len()) / 3).max(1);
+    (distance <= allowed).then(|| format!("did you mean `{name}`?"))
+}
