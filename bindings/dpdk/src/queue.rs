@@ -119,9 +119,7 @@ impl RxQueue {
             let base = burst.as_mut_ptr();
             for index in before..end {
                 let packet = base.add(index).cast::<Mbuf>().read();
-                if let Some(unique) =
-                    packet.into_unique().or_else(|shared| self.linearise(shared).ok_or(())).ok()
-                {
+                if let Ok(unique) = packet.into_unique().or_else(|shared| self.linearise(shared)) {
                     base.add(burst.len()).cast::<UniqueMbuf>().write(unique);
                     burst.set_len(burst.len() + 1);
                 }
@@ -130,7 +128,7 @@ impl RxQueue {
         burst.len() - before
     }
 
-    fn linearise(&self, packet: Mbuf) -> Option<UniqueMbuf> {
+    fn linearise(&self, packet: Mbuf) -> Result<UniqueMbuf, Dropped> {
         let copy = self.pool.copy(&packet);
         let counter = match &copy {
             Some(_) => &self.repairs.linearised,
@@ -138,9 +136,12 @@ impl RxQueue {
             None => &self.repairs.no_mbuf,
         };
         counter.fetch_add(1, Ordering::Relaxed);
-        copy
+        copy.ok_or(Dropped)
     }
 }
+
+/// A packet could not be repaired; it is freed and counted.
+struct Dropped;
 
 /// A transmit queue of a started port; the port hands it out once, and it keeps the port open.
 pub struct TxQueue {

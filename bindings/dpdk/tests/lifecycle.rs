@@ -56,6 +56,8 @@ fn main() -> ExitCode {
     drop(pool);
     assert!(!socket.exists(), "EAL has ended and cleaned up");
     assert!(matches!(builder(&prefix).init(), Err(InitError::StartedBefore)), "it does not start again");
+    // EAL leaves its lock file and maps in its directory, for processes that might still attach.
+    std::fs::remove_dir_all(socket.parent().expect("a directory")).expect("removed");
     println!("lifecycle: ok");
     ExitCode::SUCCESS
 }

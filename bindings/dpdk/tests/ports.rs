@@ -20,11 +20,8 @@ fn eal() -> &'static Eal {
     static EAL: OnceLock<Eal> = OnceLock::new();
     EAL.get_or_init(|| {
         let builder = Eal::builder().no_pci();
-        let builder = if free_hugepages() > 64 {
-            builder.in_memory()
-        } else {
-            builder.no_huge(256).file_prefix(format!("fw-test-{}", std::process::id()))
-        };
+        let builder =
+            if free_hugepages() > 64 { builder.in_memory() } else { builder.no_huge(256).no_shconf() };
         // On a thread of its own, so that no test's thread is the main lcore.
         thread::scope(|scope| scope.spawn(|| builder.init().expect("EAL")).join().expect("no panic"))
     })

@@ -19,6 +19,7 @@ pub struct EalBuilder {
     no_pci: bool,
     in_memory: bool,
     no_huge: bool,
+    no_shconf: bool,
     memory_mib: Option<u32>,
     file_prefix: Option<String>,
     vdevs: Vec<String>,
@@ -57,6 +58,13 @@ impl EalBuilder {
     pub fn no_huge(mut self, memory_mib: u32) -> Self {
         self.no_huge = true;
         self.memory_mib = Some(memory_mib);
+        self
+    }
+
+    /// `--no-shconf`: no files for other processes, so none are left behind; in-memory implies it. A second process of the
+    /// same prefix is not noticed then.
+    pub fn no_shconf(mut self) -> Self {
+        self.no_shconf = true;
         self
     }
 
@@ -104,9 +112,13 @@ impl EalBuilder {
             None => arguments
                 .extend(["-l".into(), self.cpus().map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(",")]),
         }
-        for (on, flag) in
-            [(self.no_pci, "--no-pci"), (self.in_memory, "--in-memory"), (self.no_huge, "--no-huge")]
-        {
+        let flags = [
+            (self.no_pci, "--no-pci"),
+            (self.in_memory, "--in-memory"),
+            (self.no_huge, "--no-huge"),
+            (self.no_shconf, "--no-shconf"),
+        ];
+        for (on, flag) in flags {
             arguments.extend(on.then(|| flag.to_string()));
         }
         arguments.extend(self.memory_mib.iter().flat_map(|mib| ["-m".into(), mib.to_string()]));
@@ -157,9 +169,7 @@ impl EalBuilder {
 
     fn check(&self) -> Result<(), InitError> {
         if self.in_memory && self.no_huge {
-            return Err(InitError::Arguments(
-                "in-memory and no-huge exclude each other: with no-huge nothing is left behind either",
-            ));
+            return Err(InitError::Arguments("in-memory and no-huge exclude each other: choose one"));
         }
         if self.lcore_map.is_some() && !self.lcores.is_empty() {
             return Err(InitError::Arguments("give lcores by list or by map, not both"));
