@@ -201,43 +201,30 @@ pub fn entering(key: &FlowKey, ingress: Ingress) -> FlowKey {
 }
 
 /// The key of the packet that an ICMP error quotes, as its sender's packets have it but for the ingress, which is not
-/// in the quote. `None` when the quote is too short to say (RFC 792: the IP header and eight bytes).
+/// in the quote. `None` when the quote is too short to say whose it is.
 pub fn quoted(frame: &[u8], parsed: &Parsed, error: &FlowKey) -> Option<FlowKey> {
-    let quote = frame.get(usize::from(parsed.l4_offset) + 8..usize::from(parsed.end))?;
-    let mut key = FlowKey { tenant: error.tenant, ..FlowKey::default() };
-    let l4 = match quote.first()? >> 4 {
-        4 => {
-            let header_len = usize::from(quote[0] & 15) * 4;
-            let fragment = u16::from_be_bytes([*quote.get(6)?, *quote.get(7)?]);
-            key.src[..4].copy_from_slice(quote.get(12..16)?);
-            key.dst[..4].copy_from_slice(quote.get(16..20)?);
-            key.protocol = quote[9];
-            if fragment & 0x1fff != 0 || header_len < 20 {
-                return None;
-            }
-            quote.get(header_len..)?
-        }
-        6 => {
-            key.src.copy_from_slice(quote.get(8..24)?);
-            key.dst.copy_from_slice(quote.get(24..40)?);
-            key.protocol = quote[6];
-            key.kind |= IPV6;
-            quote.get(40..)?
-        }
-        _ => return None,
+    let quoted = parsed.quoted(frame).ok()??;
+    let mut key = FlowKey { tenant: error.tenant, protocol: quoted.protocol, ..FlowKey::default() };
+    let l4_offset = if let Some(header) = quoted.ipv4(frame) {
+        key.src[..4].copy_from_slice(&header.src);
+        key.dst[..4].copy_from_slice(&header.dst);
+        quoted.offset + header.header_len() as u16
+    } else {
+        let header = quoted.ipv6(frame)?;
+        (key.src, key.dst, key.kind) = (header.src, header.dst, IPV6);
+        quoted.offset + wire::ipv6::HEADER_LEN as u16
     };
-    let word = |at: usize| Some(u32::from_be_bytes(l4.get(at..at + 4)?.try_into().ok()?));
-    match key.protocol {
-        UDP if word(0)? as u16 == wire::roce::PORT => {
-            key.l4 = word(8 + 4)? & 0x00ff_ffff;
+    match quoted.l4 {
+        L4::Tcp | L4::Udp | L4::Sctp => key.l4 = u32::from(quoted.src_port) << 16 | u32::from(quoted.dst_port),
+        L4::Roce => {
+            key.l4 = quoted.dest_qp?;
             key.kind |= ROCE;
         }
-        TCP | UDP | SCTP => key.l4 = word(0)?,
-        ICMP | ICMPV6 => {
-            l4.get(..8)?;
-            key.l4 = icmp_identity(l4, 0);
+        L4::Icmp | L4::Icmpv6 => {
+            frame.get(usize::from(l4_offset)..usize::from(l4_offset) + 2)?;
+            key.l4 = icmp_identity(frame, usize::from(l4_offset));
         }
-        _ => {}
+        L4::None | L4::Unknown => {}
     }
     Some(key)
 }
