@@ -1,1 +1,5 @@
-//! Placeholder of the tree; filled by the next commits.
+//! Scenarios: the whole pipeline, by hand and between hosts that speak real TCP/IP, in virtual time and without root.
+
+pub mod frames;
+pub mod policies;
+pub mod rig;

@@ -215,7 +215,9 @@ pub fn quoted(frame: &[u8], parsed: &Parsed, error: &FlowKey) -> Option<FlowKey>
         quoted.offset + wire::ipv6::HEADER_LEN as u16
     };
     match quoted.l4 {
-        L4::Tcp | L4::Udp | L4::Sctp => key.l4 = u32::from(quoted.src_port) << 16 | u32::from(quoted.dst_port),
+        L4::Tcp | L4::Udp | L4::Sctp => {
+            key.l4 = u32::from(quoted.src_port) << 16 | u32::from(quoted.dst_port)
+        }
         L4::Roce => {
             key.l4 = quoted.dest_qp?;
             key.kind |= ROCE;
