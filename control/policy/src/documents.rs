@@ -1,8 +1,8 @@
 //! Files to documents: the list of kinds, and the fields that all of them share.
 
 use crate::{
-    API_VERSION, Diagnostic, Diagnostics, Fabric, Name, Parsed, Place, Policy, Severity, Source, Spanned, Tenant,
-    TenantPolicy, check, digest,
+    API_VERSION, Diagnostic, Diagnostics, Fabric, Name, Parsed, Place, Policy, Severity, Source, Spanned,
+    Tenant, TenantPolicy, check, digest,
     limit::{FILES_MAX, TOTAL_BYTES_MAX},
     read::{Fields, Report, quote, word},
     suggest::did_you_mean,
@@ -95,8 +95,12 @@ impl Documents {
         let Some(name) = name else { return self.miss(kind) };
         let Some(spec) = spec else { return self.miss(kind) };
         match kind {
-            Kind::Fabric => keep(&mut self.fabrics, Fabric::read(name, spec, report), &mut self.unread.fabrics),
-            Kind::Tenant => keep(&mut self.tenants, Tenant::read(name, spec, report), &mut self.unread.tenants),
+            Kind::Fabric => {
+                keep(&mut self.fabrics, Fabric::read(name, spec, report), &mut self.unread.fabrics)
+            }
+            Kind::Tenant => {
+                keep(&mut self.tenants, Tenant::read(name, spec, report), &mut self.unread.tenants)
+            }
             Kind::TenantPolicy => self.policies.extend(TenantPolicy::read(name, spec, report)),
         }
     }

@@ -15,7 +15,8 @@ pub struct Name(String);
 
 impl Name {
     fn new(text: &str) -> Option<Self> {
-        let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+        let is_inner =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
         let is_edge = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
         let bytes = text.as_bytes();
         let is_name = bytes.len() <= NAME_BYTES_MAX

@@ -193,8 +193,9 @@ impl<'a, 'r> Builder<'a, 'r> {
         }
         let mut parser = Parser::new_from_str(text);
         while let Some(event) = parser.next_event() {
-            let (event, span) = event
-                .map_err(|error| Stop(self.position(error.marker()), format!("not YAML: {}", error.info())))?;
+            let (event, span) = event.map_err(|error| {
+                Stop(self.position(error.marker()), format!("not YAML: {}", error.info()))
+            })?;
             if let Some(root) = self.take(event, span)? {
                 documents.push(Some(root));
             }
@@ -239,7 +240,9 @@ impl<'a, 'r> Builder<'a, 'r> {
     }
 
     fn open(&mut self, open: Open) -> Result<Option<Node>, Stop> {
-        self.refuse(self.open.len() == DEPTH_MAX, open.at, || format!("nested deeper than {DEPTH_MAX} levels"))?;
+        self.refuse(self.open.len() == DEPTH_MAX, open.at, || {
+            format!("nested deeper than {DEPTH_MAX} levels")
+        })?;
         self.open.push(open);
         Ok(None)
     }

@@ -294,7 +294,9 @@ impl Read for Service {
         let errors = fields.report.errors;
         let protocol = fields.required("protocol");
         let service = match protocol {
-            Some(Spoken::Ports(protocol)) => read_port_range(&mut fields).map(|(a, b)| Self::Ports(protocol, a, b)),
+            Some(Spoken::Ports(protocol)) => {
+                read_port_range(&mut fields).map(|(a, b)| Self::Ports(protocol, a, b))
+            }
             Some(Spoken::Icmp) => read_icmp(&mut fields).map(|(kind, code)| Self::Icmp(kind, code)),
             Some(Spoken::Icmpv6) => read_icmp(&mut fields).map(|(kind, code)| Self::Icmpv6(kind, code)),
             Some(Spoken::Roce) => read_queue_pairs(&mut fields).map(|(first, last)| Self::Roce(first, last)),
@@ -357,7 +359,9 @@ fn read_queue_pairs(fields: &mut Fields) -> Option<(u32, u32)> {
     match (parse_queue_pair(first), parse_queue_pair(last)) {
         (Some(first), Some(last)) if first <= last => Some((first, last)),
         (Some(first), Some(last)) => {
-            fields.report.error(node.at, format!("the range of queue pairs ends at {last}, below its start {first}"));
+            fields
+                .report
+                .error(node.at, format!("the range of queue pairs ends at {last}, below its start {first}"));
             None
         }
         _ => unexpected(node, &expected, fields.report),
@@ -365,6 +369,7 @@ fn read_queue_pairs(fields: &mut Fields) -> Option<(u32, u32)> {
 }
 
 fn parse_queue_pair(text: &str) -> Option<u32> {
-    let is_decimal = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+    let is_decimal =
+        text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     text.parse().ok().filter(|number| is_decimal && *number <= QUEUE_PAIR_MAX)
 }
