@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use policy::{Action, Diagnostics, Direction, Peer, Policy, Protocol, Service, Tenant, TenantPolicy, has_labels};
+use policy::{
+    Action, Diagnostics, Direction, Peer, Policy, Protocol, Service, Tenant, TenantPolicy, has_labels,
+};
 use program::{
     Origin, PeerBlock, PortRange, Program, QpRange, Rule, RuleId, RuleListId, ServiceMatch, Verdict, limit,
 };
@@ -84,7 +86,10 @@ impl<'a> Rules<'a> {
                 Action::Accept => Verdict::Accept,
                 Action::Deny => Verdict::Deny,
             },
-            peers: rule.peers.as_ref().map(|peers| peers.iter().flat_map(|peer| blocks(tenant, peer)).collect()),
+            peers: rule
+                .peers
+                .as_ref()
+                .map(|peers| peers.iter().flat_map(|peer| blocks(tenant, peer)).collect()),
             services: services.unwrap_or_default().iter().map(|service| service_match(*service)).collect(),
             origin: Origin { source: rule.at.source, line: rule.at.line },
         });

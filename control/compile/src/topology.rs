@@ -4,7 +4,8 @@ use std::{cmp::Reverse, net::IpAddr};
 
 use policy::{Diagnostics, Dscp, Policy};
 use program::{
-    Device, DscpMode, Endpoint, PortId, Place, Port, Program, Route, Tenant, TenantId, Uplink, Vni, Vtep, VtepId, limit,
+    Device, DscpMode, Endpoint, Place, Port, PortId, Program, Route, Tenant, TenantId, Uplink, Vni, Vtep,
+    VtepId, limit,
 };
 
 use crate::{error, ids::Ids, rules::PortLists};
@@ -13,7 +14,8 @@ use crate::{error, ids::Ids, rules::PortLists};
 pub(crate) fn devices(policy: &Policy, previous: &Program, errors: &mut Diagnostics) -> Vec<Device> {
     let fabric = &policy.fabric;
     if let Some(port) = fabric.ports.get(limit::PORTS) {
-        let message = format!("a Fabric has at most {} ports; this one has {}", limit::PORTS, fabric.ports.len());
+        let message =
+            format!("a Fabric has at most {} ports; this one has {}", limit::PORTS, fabric.ports.len());
         errors.push(error(policy.place(port.name.at), message));
         return Vec::new();
     }
@@ -34,7 +36,9 @@ fn changed_device(policy: &Policy, new: &[Device], old: &[Device]) -> policy::Di
     let ports = &policy.fabric.ports;
     let index = new.iter().zip(old).take_while(|(new, old)| new == old).count();
     let (at, change) = match (new.get(index), old.get(index)) {
-        (Some(new), Some(old)) => (ports[index].name.at, format!("port {} was {}", describe(new), describe(old))),
+        (Some(new), Some(old)) => {
+            (ports[index].name.at, format!("port {} was {}", describe(new), describe(old)))
+        }
         (Some(new), None) => (ports[index].name.at, format!("port {} is new", describe(new))),
         (None, Some(old)) => (policy.fabric.name.at, format!("port {} is gone", describe(old))),
         (None, None) => (policy.fabric.name.at, "the list of ports differs".into()),
@@ -105,11 +109,19 @@ pub(crate) fn tenants(
 fn endpoints(policy: &Policy, tenant: &policy::Tenant, vteps: &Ids<IpAddr, VtepId>) -> Vec<Endpoint> {
     let ports = tenant.ports.iter().flat_map(|port| {
         let place = Place::Port(port_id(policy, &port.port));
-        port.addresses.iter().map(move |address| Endpoint { address: address.value, mac: port.mac.value, place })
+        port.addresses.iter().map(move |address| Endpoint {
+            address: address.value,
+            mac: port.mac.value,
+            place,
+        })
     });
     let remotes = tenant.remotes.iter().flat_map(|remote| {
         let place = Place::Vtep(vtep_id(policy, &remote.vtep, vteps));
-        remote.addresses.iter().map(move |address| Endpoint { address: address.value, mac: remote.mac.value, place })
+        remote.addresses.iter().map(move |address| Endpoint {
+            address: address.value,
+            mac: remote.mac.value,
+            place,
+        })
     });
     let mut endpoints: Vec<Endpoint> = ports.chain(remotes).collect();
     endpoints.sort_by_key(|endpoint| endpoint.address);
@@ -122,7 +134,11 @@ fn routes(policy: &Policy, tenant: &policy::Tenant, vteps: &Ids<IpAddr, VtepId>)
         .iter()
         .flat_map(|remote| {
             let vtep = vtep_id(policy, &remote.vtep, vteps);
-            remote.prefixes.iter().map(move |prefix| Route { prefix: prefix.value, mac: remote.mac.value, vtep })
+            remote.prefixes.iter().map(move |prefix| Route {
+                prefix: prefix.value,
+                mac: remote.mac.value,
+                vtep,
+            })
         })
         .collect();
     routes.sort_by_key(|route| (Reverse(route.prefix.prefix_len()), route.prefix));

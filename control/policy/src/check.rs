@@ -11,11 +11,7 @@ use wire::Mac;
 
 use crate::{
     Direction, Fabric, Name, Peer, PortSelector, Position, Spanned, Tenant, TenantPolicy,
-    documents::Documents,
-    has_labels,
-
-    read::Report,
-    suggest::did_you_mean,
+    documents::Documents, has_labels, read::Report, suggest::did_you_mean,
 };
 
 /// IPv6 addresses that are on every link (RFC 4291, section 2.5.6).
@@ -35,7 +31,7 @@ pub(crate) fn all(documents: &Documents, report: &mut Report) {
     tenants_are_apart(documents, report);
     for tenant in &documents.tenants {
         addresses_have_one_owner(tenant, report);
-        macs_have_one_place(tenant, report);
+        macs_have_one_home(tenant, report);
         remotes(tenant, report);
         if let [fabric] = &documents.fabrics[..] {
             names_of_fabric(tenant, fabric, documents.unread.fabrics, report);
@@ -100,21 +96,33 @@ fn uplink(fabric: &Fabric, report: &mut Report) {
     let mut families = Seen::new();
     for address in &uplink.addresses {
         let family = address.value.0.addr().is_ipv4();
-        families.claim(family, address.at, || format!("a second {} address of the uplink", family_name(family)), report);
+        families.claim(
+            family,
+            address.at,
+            || format!("a second {} address of the uplink", family_name(family)),
+            report,
+        );
     }
     let mut families = Seen::new();
     for gateway in &uplink.gateways {
         let family = gateway.is_ipv4();
         families.claim(family, gateway.at, || format!("a second {} gateway", family_name(family)), report);
         let Some(local) = uplink.address_like(gateway.value) else {
-            let message = format!("the uplink has no {} address to reach gateway {}", family_name(family), gateway.value);
+            let message = format!(
+                "the uplink has no {} address to reach gateway {}",
+                family_name(family),
+                gateway.value
+            );
             report.error(gateway.at, message);
             continue;
         };
         if local.addr() == gateway.value {
             report.error(gateway.at, format!("gateway {} is the uplink's own address", gateway.value));
         } else if !local.contains(&gateway.value) && !is_link_local(gateway.value) {
-            report.error(gateway.at, format!("gateway {} is not on link: it is outside {local}", gateway.value));
+            report.error(
+                gateway.at,
+                format!("gateway {} is not on link: it is outside {local}", gateway.value),
+            );
         }
     }
 }
@@ -131,7 +139,12 @@ fn vteps(fabric: &Fabric, report: &mut Report) {
     let (mut names, mut addresses) = (Seen::new(), Seen::new());
     let mut next_hops: BTreeMap<IpAddr, Spanned<Mac>> = BTreeMap::new();
     for vtep in &fabric.vteps {
-        names.claim(&vtep.name.value, vtep.name.at, || format!("vtep name {} is given twice", vtep.name.value), report);
+        names.claim(
+            &vtep.name.value,
+            vtep.name.at,
+            || format!("vtep name {} is given twice", vtep.name.value),
+            report,
+        );
         let Spanned { value: address, at } = vtep.address;
         addresses.claim(address, at, || format!("vtep address {address} is given twice"), report);
         let local = fabric.uplink.address_like(address);
@@ -146,7 +159,8 @@ fn vteps(fabric: &Fabric, report: &mut Report) {
         let Some(mac) = vtep.mac else { continue };
         let first = *next_hops.entry(next_hop).or_insert(mac);
         if first.value != mac.value {
-            let message = format!("next hop {next_hop} has MAC {} here and {} elsewhere", mac.value, first.value);
+            let message =
+                format!("next hop {next_hop} has MAC {} here and {} elsewhere", mac.value, first.value);
             report.error(mac.at, message).related(first.at, "the other MAC of that next hop");
         }
     }
@@ -161,7 +175,10 @@ fn unreachable(fabric: &Fabric, vtep: Spanned<IpAddr>, local: Option<IpNet>, rep
     let family = family_name(address.is_ipv4());
     match local {
         Some(local) => report
-            .error(at, format!("vtep address {address} is not on link ({local}) and there is no {family} gateway"))
+            .error(
+                at,
+                format!("vtep address {address} is not on link ({local}) and there is no {family} gateway"),
+            )
             .help(format!("add an {family} address to the uplink's `gateways`")),
         None => report
             .error(at, format!("the uplink has no {family} address to reach vtep address {address}"))
@@ -173,10 +190,25 @@ fn unreachable(fabric: &Fabric, vtep: Spanned<IpAddr>, local: Option<IpNet>, rep
 fn tenants_are_apart(documents: &Documents, report: &mut Report) {
     let (mut names, mut vnis, mut ports) = (Seen::new(), Seen::new(), Seen::new());
     for tenant in &documents.tenants {
-        names.claim(&tenant.name.value, tenant.name.at, || format!("tenant {} is given twice", tenant.name.value), report);
-        vnis.claim(tenant.vni.value, tenant.vni.at, || format!("VNI {} is used twice", tenant.vni.value), report);
+        names.claim(
+            &tenant.name.value,
+            tenant.name.at,
+            || format!("tenant {} is given twice", tenant.name.value),
+            report,
+        );
+        vnis.claim(
+            tenant.vni.value,
+            tenant.vni.at,
+            || format!("VNI {} is used twice", tenant.vni.value),
+            report,
+        );
         for port in &tenant.ports {
-            ports.claim(&port.port.value, port.port.at, || format!("port {} is used twice", port.port.value), report);
+            ports.claim(
+                &port.port.value,
+                port.port.at,
+                || format!("port {} is used twice", port.port.value),
+                report,
+            );
         }
     }
 }
@@ -197,26 +229,30 @@ fn addresses_have_one_owner(tenant: &Tenant, report: &mut Report) {
     }
 }
 
+/// Where a MAC lives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Home<'a> {
+    Gateway,
+    Port(&'a str),
+    Vtep(&'a str),
+}
+
 /// Within a tenant, a MAC is the gateway's, one port's, or of hosts behind one endpoint.
-fn macs_have_one_place(tenant: &Tenant, report: &mut Report) {
-    #[derive(PartialEq, Eq)]
-    enum Place<'a> {
-        Gateway,
-        Port(&'a str),
-        Vtep(&'a str),
-    }
-    let ports = tenant.ports.iter().map(|port| (Place::Port(&port.port), port.mac));
-    let remotes = tenant.remotes.iter().map(|remote| (Place::Vtep(&remote.vtep), remote.mac));
-    let mut places = BTreeMap::new();
-    for (place, mac) in std::iter::once((Place::Gateway, tenant.gateway.mac)).chain(ports).chain(remotes) {
-        let (first_place, first) = places.entry(mac.value).or_insert((place, mac.at));
-        let (first_at, is_same) = (*first, *first == mac.at);
-        let is_shared = matches!((&first_place, tenant.remotes.iter().find(|remote| remote.mac.at == mac.at)),
-            (Place::Vtep(first), Some(remote)) if *first == &**remote.vtep);
-        if !is_same && !is_shared {
-            let message = format!("MAC address {} is in two places of tenant {}", mac.value, tenant.name.value);
-            report.error(mac.at, message).related(first_at, "it is first used here");
+fn macs_have_one_home(tenant: &Tenant, report: &mut Report) {
+    let ports = tenant.ports.iter().map(|port| (Home::Port(&port.port), port.mac));
+    let remotes = tenant.remotes.iter().map(|remote| (Home::Vtep(&remote.vtep), remote.mac));
+    let gateway = (Home::Gateway, tenant.gateway.mac);
+    let mut homes = BTreeMap::new();
+    for (home, mac) in std::iter::once(gateway).chain(ports).chain(remotes) {
+        let (first, first_at) = *homes.entry(mac.value).or_insert((home, mac.at));
+        if first_at == mac.at || (first == home && matches!(home, Home::Vtep(_))) {
+            continue;
         }
+        let is_derived = first_at == tenant.vni.at;
+        let note =
+            if is_derived { "it is the gateway's, made from this VNI" } else { "it is first used here" };
+        let message = format!("MAC address {} is in two places of tenant {}", mac.value, tenant.name.value);
+        report.error(mac.at, message).related(first_at, note);
     }
 }
 
@@ -278,11 +314,16 @@ fn mtu_fits(tenant: &Tenant, fabric: &Fabric, report: &mut Report) {
     };
     let carried = u32::from(fabric.mtu_bytes(uplink)).saturating_sub(overhead);
     for port in &tenant.ports {
-        let Some((_, device)) = fabric.port(&port.port) else { continue };
+        let Some((_, device)) = fabric.port(&port.port).filter(|(_, device)| !fabric.is_uplink(device))
+        else {
+            continue;
+        };
         let mtu = u32::from(fabric.mtu_bytes(device));
         if mtu > carried {
-            let message = format!("port {} has an MTU of {mtu} bytes; tunnels carry {carried}", port.port.value);
-            let help = format!("raise the uplink's mtu to {} or lower the port's to {carried}", mtu + overhead);
+            let message =
+                format!("port {} has an MTU of {mtu} bytes; tunnels carry {carried}", port.port.value);
+            let help =
+                format!("raise the uplink's mtu to {} or lower the port's to {carried}", mtu + overhead);
             report.warning(port.port.at, message).help(help);
         }
     }
@@ -319,7 +360,8 @@ fn selected_ports(policy: &TenantPolicy, tenant: &Tenant, report: &mut Report) {
         }
         PortSelector::Labelled(labels) => {
             if !tenant.ports.iter().any(|port| has_labels(&port.labels, labels)) {
-                let message = format!("no port of tenant {} has these labels: no rule here applies", tenant.name.value);
+                let message =
+                    format!("no port of tenant {} has these labels: no rule here applies", tenant.name.value);
                 report.warning(labels.at, message);
             }
         }
@@ -332,16 +374,19 @@ fn unknown_port_of(tenant: &Tenant, name: &Spanned<Name>, report: &mut Report) {
 }
 
 fn peers(policy: &TenantPolicy, tenant: &Tenant, report: &mut Report) {
-    let rules = [Direction::Egress, Direction::Ingress].into_iter().flat_map(|direction| policy.rules(direction));
+    let rules =
+        [Direction::Egress, Direction::Ingress].into_iter().flat_map(|direction| policy.rules(direction));
     for peer in rules.flat_map(|rule| rule.peers.iter().flatten()) {
         match peer {
             Peer::Remote(name) if tenant.remote(name).is_none() => {
-                let known = tenant.remotes.iter().filter_map(|remote| remote.name.as_ref()).map(|name| &***name);
+                let known =
+                    tenant.remotes.iter().filter_map(|remote| remote.name.as_ref()).map(|name| &***name);
                 let what = format!("remote of tenant {}:", tenant.name.value);
                 unknown(&what, name, known, "the tenant names none", report);
             }
             Peer::Ports(labels) if !tenant.ports.iter().any(|port| has_labels(&port.labels, labels)) => {
-                let message = format!("no port of tenant {} has these labels: the peer is nobody", tenant.name.value);
+                let message =
+                    format!("no port of tenant {} has these labels: the peer is nobody", tenant.name.value);
                 report.warning(labels.at, message);
             }
             _ => {}

@@ -164,13 +164,8 @@ impl Diagnostics {
     /// The same diagnostics in the order of files, lines and columns.
     pub fn sorted(mut self) -> Self {
         self.list.sort_by(|a, b| {
-            (&a.source, a.line, a.column, a.severity, &a.message).cmp(&(
-                &b.source,
-                b.line,
-                b.column,
-                b.severity,
-                &b.message,
-            ))
+            (&a.source, a.line, a.column, a.severity, &a.message)
+                .cmp(&(&b.source, b.line, b.column, b.severity, &b.message))
         });
         self
     }

@@ -20,9 +20,9 @@ mod yaml;
 pub use diagnostic::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics, Place, Related, Severity};
 pub use digest::digest;
 pub use kinds::{
-    Action, Direction, Dscp, FLOW_QUOTA_DEFAULT, FLOW_QUOTA_MAX, Fabric, FabricPort, Gateway, InterfaceAddress,
-    Labels, MTU_BYTES_MAX, MTU_BYTES_MIN, Peer, PortSelector, Protocol, Remote, Rule, Service, Tenant, TenantPolicy,
-    TenantPort, Uplink, Vtep, default_gateway_mac, has_labels,
+    Action, Direction, Dscp, FLOW_QUOTA_DEFAULT, FLOW_QUOTA_MAX, Fabric, FabricPort, Gateway,
+    InterfaceAddress, Labels, MTU_BYTES_MAX, MTU_BYTES_MIN, Peer, PortSelector, Protocol, Remote, Rule,
+    Service, Tenant, TenantPolicy, TenantPort, Uplink, Vtep, default_gateway_mac, has_labels,
 };
 pub use name::Name;
 pub use position::{Position, Spanned};

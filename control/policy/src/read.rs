@@ -10,7 +10,7 @@ use wire::Mac;
 
 use crate::{
     Diagnostic, Diagnostics, Place, Position, Severity, Spanned,
-    suggest::did_you_mean,
+    suggest::{did_you_mean, nearest},
     yaml::{Key, Node, Value},
 };
 
@@ -104,6 +104,8 @@ pub(crate) struct Fields<'n, 'r, 's> {
     asked: Vec<&'static str>,
     /// Reported by [`Self::misplaced`].
     misplaced: Vec<&'static str>,
+    /// Required, and not there.
+    missing: Vec<&'static str>,
     pub report: &'r mut Report<'s>,
 }
 
@@ -111,7 +113,15 @@ impl<'n, 'r, 's> Fields<'n, 'r, 's> {
     /// `what` names the map in messages: "a rule", "the uplink".
     pub fn of(node: &'n Node, what: &'static str, report: &'r mut Report<'s>) -> Option<Self> {
         match &node.value {
-            Value::Map(entries) => Some(Self { what, at: node.at, entries, asked: vec![], misplaced: vec![], report }),
+            Value::Map(entries) => Some(Self {
+                what,
+                at: node.at,
+                entries,
+                asked: vec![],
+                misplaced: vec![],
+                missing: vec![],
+                report,
+            }),
             _ => unexpected(node, &format!("{what} with fields"), report),
         }
     }
@@ -126,7 +136,7 @@ impl<'n, 'r, 's> Fields<'n, 'r, 's> {
     pub fn required_node(&mut self, name: &'static str) -> Option<&'n Node> {
         let node = self.node(name);
         if node.is_none() {
-            self.report.error(self.at, format!("{} has no field `{name}`", self.what));
+            self.missing.push(name);
         }
         node
     }
@@ -147,7 +157,11 @@ impl<'n, 'r, 's> Fields<'n, 'r, 's> {
     }
 
     /// A whole number that must be there.
-    pub fn required_number(&mut self, name: &'static str, range: RangeInclusive<u32>) -> Option<Spanned<u32>> {
+    pub fn required_number(
+        &mut self,
+        name: &'static str,
+        range: RangeInclusive<u32>,
+    ) -> Option<Spanned<u32>> {
         number(self.required_node(name)?, range, self.report)
     }
 
@@ -170,14 +184,21 @@ impl<'n, 'r, 's> Fields<'n, 'r, 's> {
         self.at
     }
 
-    /// Reports the fields that nobody asked for. To be called when all have been.
+    /// Reports the fields that are missing and those that nobody asked for. To be called when all have been asked for.
     pub fn finish(self) {
-        let Self { what, entries, asked, misplaced, report, .. } = self;
+        let Self { what, at, entries, asked, misplaced, mut missing, report } = self;
         let is_known = |name: &str| asked.contains(&name) || misplaced.contains(&name);
         for (key, _) in entries.iter().filter(|(key, _)| !is_known(&key.text)) {
-            let known = asked.iter().copied().filter(|name| !entries.iter().any(|(key, _)| key.text == *name));
-            let help = did_you_mean(&key.text, known).or_else(|| Some(one_of(&asked)));
-            report.error(key.at, format!("unknown field {} in {what}", quote(&key.text))).help_if(help);
+            let absent =
+                asked.iter().copied().filter(|name| !entries.iter().any(|(key, _)| key.text == *name));
+            let meant = nearest(&key.text, absent);
+            // A mistyped name is one mistake, not two.
+            missing.retain(|name| Some(*name) != meant);
+            let help = meant.map_or_else(|| one_of(&asked), |name| format!("did you mean `{name}`?"));
+            report.error(key.at, format!("unknown field {} in {what}", quote(&key.text))).help(help);
+        }
+        for name in missing {
+            report.error(at, format!("{what} has no field `{name}`"));
         }
     }
 }
@@ -232,7 +253,10 @@ pub(crate) fn number(node: &Node, range: RangeInclusive<u32>, report: &mut Repor
         return None;
     }
     if is_decimal && text.len() > 1 && text.starts_with('0') {
-        let help = format!("write {}: a leading zero means octal to some readers", if digits.is_empty() { "0" } else { digits });
+        let help = format!(
+            "write {}: a leading zero means octal to some readers",
+            if digits.is_empty() { "0" } else { digits }
+        );
         report.error(node.at, format!("expected {expected}, found {}", quote(text))).help(help);
         return None;
     }
@@ -309,7 +333,8 @@ impl Read for BTreeMap<String, String> {
         let Value::Map(entries) = &node.value else {
             return unexpected(node, "a map of labels", report);
         };
-        let pairs = entries.iter().filter_map(|(key, value)| Some((key.text.clone(), Read::read(value, report)?)));
+        let pairs =
+            entries.iter().filter_map(|(key, value)| Some((key.text.clone(), Read::read(value, report)?)));
         Some(pairs.collect())
     }
 }
@@ -374,9 +399,11 @@ impl Read for IpNet {
         }
         let net: Self = parsed(node, EXPECTED, report)?;
         if net != net.trunc() {
-            report
-                .error(node.at, format!("prefix {net} has host bits set"))
-                .help(format!("write {}, or {} for this one address", net.trunc(), Self::from(net.addr())));
+            report.error(node.at, format!("prefix {net} has host bits set")).help(format!(
+                "write {}, or {} for this one address",
+                net.trunc(),
+                Self::from(net.addr())
+            ));
             return None;
         }
         Some(net)

@@ -159,8 +159,12 @@ fn read_device(node: &Node, report: &mut Report) -> Option<Spanned<String>> {
     let text = text(node, EXPECTED, report)?;
     let (scheme, rest) = text.split_once(':').unwrap_or((text, ""));
     let problem = match scheme {
-        "dpdk" if rest.is_empty() => Some("a dpdk device needs devargs, such as dpdk:net_tap0,iface=red0".into()),
-        "tap" if !is_interface(rest) => Some("a tap device needs an interface name of 1 to 15 characters".into()),
+        "dpdk" if rest.is_empty() => {
+            Some("a dpdk device needs devargs, such as dpdk:net_tap0,iface=red0".into())
+        }
+        "tap" if !is_interface(rest) => {
+            Some("a tap device needs an interface name of 1 to 15 characters".into())
+        }
         "pcap" if !rest.split(',').all(is_pcap_file) => {
             Some("a pcap device needs rx=<file>, tx=<file> or both, joined by a comma".into())
         }
@@ -184,7 +188,8 @@ fn read_device(node: &Node, report: &mut Report) -> Option<Spanned<String>> {
 
 /// What Linux takes for the name of an interface (IFNAMSIZ, `dev_valid_name`).
 fn is_interface(name: &str) -> bool {
-    (1..=15).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/' && byte != b':')
+    (1..=15).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/' && byte != b':')
 }
 
 fn is_pcap_file(part: &str) -> bool {
@@ -210,8 +215,9 @@ impl Read for InterfaceAddress {
         let text = text(node, EXPECTED, report)?;
         let Ok(net) = text.parse::<IpNet>() else { return unexpected(node, EXPECTED, report) };
         let is_network = net.addr() == net.network() && net.prefix_len() < net.max_prefix_len() - 1;
-        let is_broadcast =
-            net.addr().is_ipv4() && net.addr() == net.broadcast() && net.prefix_len() < net.max_prefix_len() - 1;
+        let is_broadcast = net.addr().is_ipv4()
+            && net.addr() == net.broadcast()
+            && net.prefix_len() < net.max_prefix_len() - 1;
         let why = match not_a_host(net.addr()) {
             Some(why) => Some(why),
             None if is_network => Some("the address of the whole prefix"),

@@ -7,7 +7,9 @@ mod tenant;
 mod tenant_policy;
 
 pub use fabric::{Dscp, Fabric, FabricPort, InterfaceAddress, MTU_BYTES_MAX, MTU_BYTES_MIN, Uplink, Vtep};
-pub use tenant::{FLOW_QUOTA_DEFAULT, FLOW_QUOTA_MAX, Gateway, Remote, Tenant, TenantPort, default_gateway_mac};
+pub use tenant::{
+    FLOW_QUOTA_DEFAULT, FLOW_QUOTA_MAX, Gateway, Remote, Tenant, TenantPort, default_gateway_mac,
+};
 pub use tenant_policy::{
     Action, Direction, Labels, Peer, PortSelector, Protocol, Rule, Service, TenantPolicy, has_labels,
 };

@@ -203,12 +203,24 @@ impl Read for IngressRule {
 
 fn read_rule(mut fields: Fields, peers: &'static str) -> Option<Rule> {
     let action = fields.required("action");
+    warn_of_empty(&mut fields, peers, "nobody is meant; leave the field out to mean anybody");
     let peers = fields.optional(peers);
+    warn_of_empty(&mut fields, "services", "no packet is meant; leave the field out to mean all");
     let services = fields.optional("services");
     fields.misplaced("ports", "ports are part of a service: `services: [{protocol: TCP, port: 80}]`");
     let at = fields.at();
     fields.finish();
     Some(Rule { at, action: action?, peers, services })
+}
+
+/// Other policy languages take an empty list for everything.
+fn warn_of_empty(fields: &mut Fields, name: &'static str, meaning: &str) {
+    match fields.node(name) {
+        Some(Node { at, value: Value::List(items) }) if items.is_empty() => {
+            fields.report.warning(*at, format!("`{name}` is an empty list: {meaning}"));
+        }
+        _ => {}
+    }
 }
 
 impl Read for Action {
@@ -294,13 +306,19 @@ impl Read for Service {
         let errors = fields.report.errors;
         let protocol = fields.required("protocol");
         let service = match protocol {
-            Some(Spoken::Ports(protocol)) => read_port_range(&mut fields).map(|(a, b)| Self::Ports(protocol, a, b)),
+            Some(Spoken::Ports(protocol)) => {
+                read_port_range(&mut fields).map(|(a, b)| Self::Ports(protocol, a, b))
+            }
             Some(Spoken::Icmp) => read_icmp(&mut fields).map(|(kind, code)| Self::Icmp(kind, code)),
             Some(Spoken::Icmpv6) => read_icmp(&mut fields).map(|(kind, code)| Self::Icmpv6(kind, code)),
             Some(Spoken::Roce) => read_queue_pairs(&mut fields).map(|(first, last)| Self::Roce(first, last)),
             Some(Spoken::Number(number)) => Some(Self::Number(number)),
-            // Without its protocol it is unknown which fields it takes.
-            None => return None,
+            // Without its protocol it is unknown which of its fields are wrong.
+            None => {
+                let _ =
+                    ["port", "endPort", "type", "code", "queuePairs"].map(|name| fields.node(name).is_some());
+                None
+            }
         };
         for name in ["port", "endPort"] {
             fields.misplaced(name, "only TCP, UDP and SCTP have ports");
@@ -357,7 +375,9 @@ fn read_queue_pairs(fields: &mut Fields) -> Option<(u32, u32)> {
     match (parse_queue_pair(first), parse_queue_pair(last)) {
         (Some(first), Some(last)) if first <= last => Some((first, last)),
         (Some(first), Some(last)) => {
-            fields.report.error(node.at, format!("the range of queue pairs ends at {last}, below its start {first}"));
+            fields
+                .report
+                .error(node.at, format!("the range of queue pairs ends at {last}, below its start {first}"));
             None
         }
         _ => unexpected(node, &expected, fields.report),
@@ -365,6 +385,7 @@ fn read_queue_pairs(fields: &mut Fields) -> Option<(u32, u32)> {
 }
 
 fn parse_queue_pair(text: &str) -> Option<u32> {
-    let is_decimal = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+    let is_decimal =
+        text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     text.parse().ok().filter(|number| is_decimal && *number <= QUEUE_PAIR_MAX)
 }
