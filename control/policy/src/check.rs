@@ -31,7 +31,7 @@ pub(crate) fn all(documents: &Documents, report: &mut Report) {
     tenants_are_apart(documents, report);
     for tenant in &documents.tenants {
         addresses_have_one_owner(tenant, report);
-        macs_have_one_place(tenant, report);
+        macs_have_one_home(tenant, report);
         remotes(tenant, report);
         if let [fabric] = &documents.fabrics[..] {
             names_of_fabric(tenant, fabric, documents.unread.fabrics, report);
@@ -229,27 +229,30 @@ fn addresses_have_one_owner(tenant: &Tenant, report: &mut Report) {
     }
 }
 
+/// Where a MAC lives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Home<'a> {
+    Gateway,
+    Port(&'a str),
+    Vtep(&'a str),
+}
+
 /// Within a tenant, a MAC is the gateway's, one port's, or of hosts behind one endpoint.
-fn macs_have_one_place(tenant: &Tenant, report: &mut Report) {
-    #[derive(PartialEq, Eq)]
-    enum Place<'a> {
-        Gateway,
-        Port(&'a str),
-        Vtep(&'a str),
-    }
-    let ports = tenant.ports.iter().map(|port| (Place::Port(&port.port), port.mac));
-    let remotes = tenant.remotes.iter().map(|remote| (Place::Vtep(&remote.vtep), remote.mac));
-    let mut places = BTreeMap::new();
-    for (place, mac) in std::iter::once((Place::Gateway, tenant.gateway.mac)).chain(ports).chain(remotes) {
-        let (first_place, first) = places.entry(mac.value).or_insert((place, mac.at));
-        let (first_at, is_same) = (*first, *first == mac.at);
-        let is_shared = matches!((&first_place, tenant.remotes.iter().find(|remote| remote.mac.at == mac.at)),
-            (Place::Vtep(first), Some(remote)) if *first == &**remote.vtep);
-        if !is_same && !is_shared {
-            let message =
-                format!("MAC address {} is in two places of tenant {}", mac.value, tenant.name.value);
-            report.error(mac.at, message).related(first_at, "it is first used here");
+fn macs_have_one_home(tenant: &Tenant, report: &mut Report) {
+    let ports = tenant.ports.iter().map(|port| (Home::Port(&port.port), port.mac));
+    let remotes = tenant.remotes.iter().map(|remote| (Home::Vtep(&remote.vtep), remote.mac));
+    let gateway = (Home::Gateway, tenant.gateway.mac);
+    let mut homes = BTreeMap::new();
+    for (home, mac) in std::iter::once(gateway).chain(ports).chain(remotes) {
+        let (first, first_at) = *homes.entry(mac.value).or_insert((home, mac.at));
+        if first_at == mac.at || (first == home && matches!(home, Home::Vtep(_))) {
+            continue;
         }
+        let is_derived = first_at == tenant.vni.at;
+        let note =
+            if is_derived { "it is the gateway's, made from this VNI" } else { "it is first used here" };
+        let message = format!("MAC address {} is in two places of tenant {}", mac.value, tenant.name.value);
+        report.error(mac.at, message).related(first_at, note);
     }
 }
 
@@ -311,7 +314,10 @@ fn mtu_fits(tenant: &Tenant, fabric: &Fabric, report: &mut Report) {
     };
     let carried = u32::from(fabric.mtu_bytes(uplink)).saturating_sub(overhead);
     for port in &tenant.ports {
-        let Some((_, device)) = fabric.port(&port.port) else { continue };
+        let Some((_, device)) = fabric.port(&port.port).filter(|(_, device)| !fabric.is_uplink(device))
+        else {
+            continue;
+        };
         let mtu = u32::from(fabric.mtu_bytes(device));
         if mtu > carried {
             let message =

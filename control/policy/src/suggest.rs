@@ -5,6 +5,11 @@ const COMPARED_BYTES_MAX: usize = 64;
 
 /// `did you mean ...?` when one of `known` is near to `wrong`.
 pub(crate) fn did_you_mean<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    nearest(wrong, known).map(|name| format!("did you mean `{name}`?"))
+}
+
+/// The one of `known` that is nearest to `wrong`, when it is near enough to be meant.
+pub(crate) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if wrong.len() > COMPARED_BYTES_MAX {
         return None;
     }
@@ -15,5 +20,5 @@ pub(crate) fn did_you_mean<'a>(wrong: &str, known: impl IntoIterator<Item = &'a 
     });
     let (distance, name) = scored.min()?;
     let allowed = (wrong.len().max(name.len()) / 3).max(1);
-    (distance <= allowed).then(|| format!("did you mean `{name}`?"))
+    (distance <= allowed).then_some(name)
 }

@@ -180,7 +180,9 @@ impl<'a, 'r> Builder<'a, 'r> {
         let mut documents = Vec::new();
         let result = self.fill(text, &mut documents);
         if let Err(Stop(at, message)) = result {
-            self.report.error(at, message);
+            let help =
+                message.contains(" tab").then(|| "indent with spaces: YAML does not take tabs there".into());
+            self.report.error(at, message).help_if(help);
             documents.push(None);
         }
         documents
@@ -263,7 +265,9 @@ impl<'a, 'r> Builder<'a, 'r> {
         match self.open.last_mut().map(|open| &mut open.inside) {
             None => return Ok(Some(node)),
             Some(Inside::List(items)) => items.push(node),
-            Some(Inside::Map(entries, key @ Some(_))) => entries.extend(key.take().map(|key| (key, node))),
+            Some(Inside::Map(entries, key @ Some(_))) => {
+                entries.extend(key.take().map(|key| entry(key, node)))
+            }
             Some(Inside::Map(_, key)) => {
                 let at = node.at;
                 let (Value::Plain(text) | Value::Quoted(text)) = node.value else {
@@ -314,6 +318,12 @@ impl<'a, 'r> Builder<'a, 'r> {
             column: count(marker.col() + 1),
         }
     }
+}
+
+/// A value that is not there is reported at the field's name.
+fn entry(key: Key, node: Node) -> (Key, Node) {
+    let at = if node.value == Value::Null { key.at } else { node.at };
+    (key, Node { at, ..node })
 }
 
 fn scalar(text: String, style: ScalarStyle) -> Value {
