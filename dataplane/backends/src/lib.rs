@@ -1,1 +1,4 @@
 //! Placeholder of the tree; filled by the next commits.
+
+#[cfg(feature = "dpdk")]
+pub mod dpdk;
