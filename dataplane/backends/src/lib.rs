@@ -4,6 +4,8 @@
 //! opens any of them by its device string.
 
 pub mod counts;
+#[cfg(feature = "dpdk")]
+pub mod dpdk;
 pub mod host;
 pub mod memory;
 pub mod pcap;
