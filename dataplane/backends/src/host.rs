@@ -7,6 +7,7 @@
 //! | `pcap:rx=<file>,tx=<file>,loop` | capture files: one of `rx` and `tx` may be absent, `loop` repeats `rx` |
 
 use std::{
+    os::fd::{AsFd, BorrowedFd},
     path::Path,
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
@@ -46,6 +47,16 @@ pub enum HostRx {
     Tap(TapRx),
     /// A capture file.
     Pcap(PcapRx),
+}
+
+impl HostRx {
+    /// What to wait on with `poll(2)` until a packet comes, where the kernel can tell.
+    pub fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Tap(rx) => Some(rx.as_fd()),
+            Self::Memory(_) | Self::Pcap(_) => None,
+        }
+    }
 }
 
 impl RxQueue for HostRx {
