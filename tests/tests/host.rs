@@ -35,14 +35,13 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
+        Self::of(config(1), config(2))
+    }
+
+    fn of(first: HostConfig, second: HostConfig) -> Self {
         let pool = Pool::new(256);
         let (left, right) = memory::cable(&pool, 64);
-        Self {
-            left: Host::new(config(1), left),
-            right: Host::new(config(2), right),
-            pool,
-            now: Nanos::from_secs(1),
-        }
+        Self { left: Host::new(first, left), right: Host::new(second, right), pool, now: Nanos::from_secs(1) }
     }
 
     /// Runs until `done`, at most for `span` of virtual time; true when it was done.
@@ -93,6 +92,18 @@ fn a_ping_to_nobody_is_not_answered() {
     let mut pair = Pair::new();
     assert!(pair.left.ping(address(3, false), 7, 1, b""));
     assert!(!pair.run(Nanos::from_secs(3), |left, _| left.pong(7).is_some()));
+    pair.finish();
+}
+
+#[test]
+fn what_is_off_link_goes_to_the_gateway() {
+    let gateways = vec![address(2, false), address(2, true)];
+    let mut pair = Pair::of(HostConfig { gateways, ..config(1) }, config(2));
+    let far: IpAddr = "192.0.2.7".parse().unwrap();
+    assert!(pair.left.ping(far, 7, 1, b""));
+    assert!(pair.run(Nanos::from_secs(5), |_, right| right.frames().len() == 2));
+    let frame = &pair.right.frames()[1];
+    assert_eq!((&frame[..6], &frame[30..34]), (&[2, 0, 0, 0, 0, 2][..], &[192, 0, 2, 7][..]));
     pair.finish();
 }
 

@@ -161,19 +161,32 @@ pub fn open(device: &str, mtu: u16, pool: &Pool) -> Result<Opened, OpenError> {
             Ok(Opened { io, facts, counters, wire: None })
         }
         Some(("pcap", files)) => {
-            let Files { rx, tx, repeat } =
+            let files =
                 parse_files(files).map_err(|problem| OpenError::Pcap { device: device.into(), problem })?;
-            let load = |file| Capture::load(Path::new(file)).map(|capture| Source { capture, repeat });
-            let source = rx.map(load).transpose()?;
-            let create = |file| CaptureWriter::create(Path::new(file), Precision::Nanoseconds);
-            let writer = tx.map(create).transpose()?;
-            let io = pcap::port(source, writer, pool, wall_clock, Arc::clone(&counters))?;
-            let io = PortIo { rx: HostRx::Pcap(io.rx), tx: HostTx::Pcap(io.tx) };
+            let io = open_pcap(&files, pool, Arc::clone(&counters))?;
             Ok(Opened { io, facts: derived, counters, wire: None })
         }
         Some(("dpdk", _)) => Err(OpenError::Dpdk { device: device.into() }),
         _ => Err(OpenError::Unknown { device: device.into() }),
     }
+}
+
+fn open_pcap(
+    files: &Files,
+    pool: &Pool,
+    counters: Arc<PortCounters>,
+) -> Result<PortIo<HostBackend>, PcapError> {
+    let load = |file| {
+        let capture = Capture::load(Path::new(file))?;
+        // Before `tx` is emptied.
+        capture.check_room(pool.room())?;
+        Ok::<_, PcapError>(Source { capture, repeat: files.repeat })
+    };
+    let source = files.rx.map(load).transpose()?;
+    let create = |file| CaptureWriter::create(Path::new(file), Precision::Nanoseconds);
+    let writer = files.tx.map(create).transpose()?;
+    let io = pcap::port(source, writer, pool, wall_clock, counters)?;
+    Ok(PortIo { rx: HostRx::Pcap(io.rx), tx: HostTx::Pcap(io.tx) })
 }
 
 #[derive(Default)]

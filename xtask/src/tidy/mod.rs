@@ -76,7 +76,11 @@ mod tests {
 
     #[test]
     fn this_checkout_is_read() {
-        let sources = tracked(&crate::root().unwrap()).unwrap();
+        let root = crate::root().unwrap();
+        if !root.join(".git").exists() {
+            return println!("skipped: not a git checkout");
+        }
+        let sources = tracked(&root).unwrap();
         assert!(sources.iter().any(|source| source.path == "xtask/src/tidy/mod.rs"));
     }
 }
