@@ -1,13 +1,20 @@
 //! The remote box against frames made by hand, and two of them against each other.
 #![expect(clippy::unwrap_used, reason = "the functions beside the tests are tests too")]
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+};
 
-use backends::memory::{self, Pool, Wire};
+use backends::{
+    memory::{self, Pool, Wire},
+    pcap::Capture,
+};
 use packet::{Buf, Nanos};
 use scenarios::{
     host::{Host, HostConfig},
-    vxlan_peer::VxlanPeer,
+    vxlan_peer::{Outer, VxlanPeer},
 };
 use wire::Mac;
 
@@ -260,7 +267,7 @@ fn tcp_passes_through_two_peers_in_both_outer_families() {
         }
         assert_eq!(left.transfer(from).digest, right.transfer(to).digest);
         assert_eq!((left_peer.faults(), right_peer.faults()), (&[] as &[String], &[] as &[String]));
-        let sources: std::collections::BTreeSet<_> = right_peer
+        let sources: BTreeSet<_> = right_peer
             .outers()
             .iter()
             .filter(|outer| outer.inner[23] == 6)
@@ -269,5 +276,54 @@ fn tcp_passes_through_two_peers_in_both_outer_families() {
         assert_eq!(sources.len(), 1, "one flow, one path");
         drop((left, right, left_peer, right_peer));
         assert_eq!(pool.level().free, 512);
+    }
+}
+
+/// What a peer with the addresses of each frame says of the frames of a capture: outer packets, and faults.
+fn peers_on(capture: &Capture, vni: u32) -> (Vec<Outer>, Vec<String>) {
+    let (mut outers, mut faults) = (Vec::new(), Vec::new());
+    for frame in capture.frames() {
+        let pool = Pool::new(8);
+        let (uplink, of_peer) = memory::cable(&pool, 4);
+        let (host, segment) = memory::cable(&pool, 4);
+        let mac = Mac(frame[..6].try_into().unwrap());
+        let address = <[u8; 4]>::try_from(&frame[30..34]).unwrap().into();
+        let mut peer = VxlanPeer::new(mac, vec![address], of_peer);
+        peer.attach(vni, address, segment);
+        uplink.send(frame).unwrap();
+        peer.poll();
+        assert_eq!(host.waiting(), peer.outers().len());
+        outers.extend(peer.outers().iter().cloned());
+        faults.extend(peer.faults().iter().cloned());
+    }
+    (outers, faults)
+}
+
+/// The corpus beside the checkout, or where FLOODWAY_CORPUS says.
+fn corpus() -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os("FLOODWAY_CORPUS") {
+        return Some(path.into());
+    }
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().map(|folder| folder.join("shared/corpus")).find(|path| path.is_dir())
+}
+
+/// The expected values are tshark's.
+#[test]
+fn captures_of_other_endpoints_are_read_as_tshark_reads_them() {
+    let Some(corpus) = corpus() else { return println!("skipped: no shared/corpus beside the checkout") };
+    let load = |name: &str| Capture::load(&corpus.join("pcap").join(name)).unwrap();
+    let (outers, faults) = peers_on(&load("tcpdump_vxlan.pcap"), 100);
+    assert_eq!(faults, [] as [String; 0]);
+    assert!(outers.iter().all(|outer| outer.vni == 100));
+    let ports: BTreeSet<_> = outers.iter().map(|outer| outer.source_port).collect();
+    assert_eq!((outers.len(), ports), (10, BTreeSet::from([32_894, 42_710, 45_149, 52_102])));
+    // Group policy bits, and reserved bits that are not zero.
+    for name in ["pcpp_Vxlan1.pcap", "suri_vxlan_reserved_nonzero.pcap"] {
+        let (outers, faults) = peers_on(&load(name), 11);
+        assert!(
+            outers.is_empty() && faults.iter().all(|fault| fault.contains("flags or reserved")),
+            "{faults:?}"
+        );
     }
 }
