@@ -30,6 +30,7 @@ pub fn open(args: &Args, program: &Program) -> anyhow::Result<DpdkPorts> {
     let pool = Mempool::new(&eal, &PoolConfig::new("floodway", args.buffers)).context("no packet buffers")?;
     let mut ports = Vec::new();
     for device in &program.devices {
+        check_interface_mtu(device)?;
         let config = DpdkPortConfig { queues: 1, pool: pool.clone(), mtu: device.mtu };
         let port = DpdkPort::open(&eal, devargs(device), config).with_context(|| format!("port {:?}", device.name))?;
         let mac = Mac(port.facts().mac);
@@ -61,6 +62,25 @@ fn main_cpu() -> anyhow::Result<usize> {
     let allowed = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).context("no CPU affinity")?;
     let count = nix::sched::CpuSet::count();
     (0..count).find(|cpu| allowed.is_set(*cpu).unwrap_or(false)).ok_or_else(|| anyhow!("no CPU to run on"))
+}
+
+/// An `net_af_packet` port carries what its interface does, and says nothing of what it loses.
+fn check_interface_mtu(device: &Device) -> anyhow::Result<()> {
+    let arguments = devargs(device);
+    let Some(interface) = arguments.split(',').find_map(|argument| argument.strip_prefix("iface=")) else {
+        return Ok(());
+    };
+    let mtu = std::fs::read_to_string(format!("/sys/class/net/{interface}/mtu"));
+    let mtu: Option<u32> = mtu.ok().and_then(|text| text.trim().parse().ok());
+    match mtu {
+        Some(mtu) if arguments.starts_with("net_af_packet") && mtu < u32::from(device.mtu) => Err(anyhow!(
+            "port {:?}: interface {interface} has an MTU of {mtu}, and the Fabric says {}: ip link set {interface} mtu {}",
+            device.name,
+            device.mtu,
+            device.mtu
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn devargs(device: &Device) -> &str {
