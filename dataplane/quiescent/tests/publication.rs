@@ -167,10 +167,11 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 256 }, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
     /// Against a model that keeps, of each reader, the epoch it holds: exactly what is older than all of them is freed.
     #[test]
+    #[cfg_attr(miri, ignore = "proptest takes minutes there; the tests around it run")]
     fn reclaim_frees_exactly_what_nobody_can_see(ops in prop::collection::vec(op(), 1..60)) {
         let (mut publisher, drops) = publisher();
         let mut readers = [publisher.reader(), publisher.reader(), publisher.reader()];

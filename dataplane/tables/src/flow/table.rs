@@ -9,7 +9,7 @@ use packet::arch::prefetch_read;
 /// Marks the end of the free list.
 const NONE: u32 = u32::MAX;
 
-/// The number of an entry in its table, valid until that entry is removed or expires.
+/// The number of an entry in its table. It names the same flow until the next `insert`, `remove` or `expire`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(transparent)]
 pub struct Slot(pub u32);
@@ -106,7 +106,7 @@ impl<A: Copy + Default> FlowTable<A> {
     }
 
     /// Step 2 of a bulk lookup: the entry that probably has the key of `hash`, by its tag alone; asks for its two
-    /// cache lines. `None` is a sure miss.
+    /// cache lines. `None` is a sure miss, as long as nothing is inserted.
     #[inline(always)]
     pub fn candidate(&self, hash: FlowHash) -> Option<Slot> {
         let number = self.index.first(hash)?;
@@ -221,7 +221,8 @@ impl<A: Copy + Default> FlowTable<A> {
 
     /// Looks at the next `budget` entries, going round, and removes those that have expired; returns how many.
     ///
-    /// Never looks at more than were ever in use at once, and at each of them once.
+    /// Never looks at more than were ever in use at once, and at each of them once. A flow is thus gone at the latest
+    /// `capacity / budget` calls after it expired; until then it is a miss to `touch`.
     pub fn expire(&mut self, now: Nanos, budget: usize) -> usize {
         let before = self.len;
         for _ in 0..budget.min(self.fresh as usize) {
