@@ -29,9 +29,10 @@ fn one() -> Neighbours {
     map
 }
 
-/// All that is due, once.
+/// All that is due, and no more than could be.
 fn drain(map: &mut Neighbours, now: Nanos) -> Vec<Solicit> {
-    core::iter::from_fn(|| map.due(now)).collect()
+    let most = map.len() + 1;
+    core::iter::from_fn(|| map.due(now)).take(most).collect()
 }
 
 /// B120: one ARP request per packet to an unresolved next hop. A million polls a second ask once a second.
