@@ -54,7 +54,7 @@ fn a_million_sequential_tuples_spread() {
 }
 
 /// Three tables filled to the brim at the highest load, and then half renewed at random: at most one insert in 20,000
-/// finds both buckets full. (A thousand times as long a run saw seven in a million.)
+/// finds both buckets full. (Runs of 16 million saw seven in a million.)
 #[test]
 fn full_load_refuses_hardly_any() {
     for (seed, capacity) in [(1, 1_000), (2, 9_830), (3, 78_643)] {
