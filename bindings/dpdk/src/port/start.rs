@@ -9,8 +9,6 @@ use crate::{Errno, mempool::Mempool};
 
 /// Bytes of a frame around its MTU: Ethernet header and FCS.
 const FRAME_OVERHEAD_BYTES: u32 = 18;
-/// Bytes of an Ethernet header.
-const ETHERNET_HEADER_BYTES: u32 = 14;
 
 /// How a port runs.
 #[derive(Clone)]
@@ -158,9 +156,9 @@ fn steps(device: &Device, config: &PortConfig, name: &str) -> Result<(), Stop> {
     Ok(())
 }
 
-/// `net_af_packet` tells of 1,514 bytes, and carries what its interface and its `framesz` (2,048) do.
+/// `net_af_packet` tells of 1,518 bytes, and carries what its interface and its `framesz` (2,048) do.
 fn as_the_driver_can(info: &sys::rte_eth_dev_info, config: &PortConfig) -> PortConfig {
-    let told = info.max_rx_pktlen.saturating_sub(ETHERNET_HEADER_BYTES).min(u32::from(u16::MAX)) as u16;
+    let told = info.max_rx_pktlen.saturating_sub(FRAME_OVERHEAD_BYTES).min(u32::from(u16::MAX)) as u16;
     let mtu = if leaves_mtu_to_kernel(info) { config.mtu.min(told) } else { config.mtu };
     PortConfig { mtu, ..config.clone() }
 }

@@ -202,6 +202,8 @@ impl<A: Copy + Default> FlowTable<A> {
         self.index.clear(Place { bucket: entry.place, lane: entry.lane }, entry.home);
         self.tenants[usize::from(entry.tenant)].in_use -= 1;
         entry.live = false;
+        // No key has ones here: a candidate that was found before this is not confirmed after it.
+        entry.key.zero = [0xff; 6];
         entry.place = self.free;
         self.free = slot.0;
         self.len -= 1;
