@@ -109,6 +109,23 @@ fn a_port_that_does_not_fit_its_tunnel_is_warned_of() {
 }
 
 #[test]
+fn rules_below_one_without_conditions_are_warned_of() {
+    let policy = |rules: &str| {
+        let head = "apiVersion: floodway.dev/v1alpha1\n";
+        format!(
+            "{head}kind: Tenant\nmetadata: {{name: t}}\nspec: {{vni: 5}}\n---\n{head}kind: TenantPolicy\nmetadata: {{name: p}}\nspec:\n  tenant: t\n  ingress:\n{rules}"
+        )
+    };
+    let all = "  - {action: Accept}\n";
+    let some = "  - {action: Deny, services: [{protocol: TCP}]}\n";
+    assert!(read(&policy(&format!("{some}{some}{all}"))).warnings.is_empty());
+    assert_eq!(
+        read(&policy(&format!("{some}{all}{some}{some}"))).warnings.to_string(),
+        "more.yaml:14:5: warning: no packet comes to this rule, nor to those below it\n  note: more.yaml:13:5: this rule decides every packet\n"
+    );
+}
+
+#[test]
 fn diagnostics_travel_as_json() {
     let source = Source { name: "a.yaml".into(), bytes: b"kind: Fabrik\nkind: Fabric\n".to_vec() };
     let diagnostics = parse(&[source]).unwrap_err();
