@@ -103,6 +103,26 @@ fn a_request_that_is_too_large_is_refused() {
     assert_eq!(error(&answer), "the request is larger than 64 MiB");
 }
 
+/// No length is announced: it is refused once it has become too large.
+#[test]
+fn a_request_that_grows_too_large_is_refused() {
+    let server = Server::start();
+    let mut stream = UnixStream::connect(&server.socket).unwrap();
+    let mut answers = stream.try_clone().unwrap();
+    let sender = std::thread::spawn(move || {
+        stream
+            .write_all(b"POST /v1/check HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
+            .unwrap();
+        let chunk = format!("100000\r\n{}\r\n", " ".repeat(1 << 20));
+        // Fails when the server has had enough.
+        (0..1000).take_while(|_| stream.write_all(chunk.as_bytes()).is_ok()).count()
+    });
+    let mut head = [0; 12];
+    answers.read_exact(&mut head).unwrap();
+    assert_eq!(&head, b"HTTP/1.1 413");
+    assert!((64..1000).contains(&sender.join().unwrap()));
+}
+
 #[test]
 fn what_is_not_http_does_no_harm() {
     let server = Server::start();
@@ -160,7 +180,7 @@ fn rules_say_where_they_were_written_and_who_asks_them() {
     server.client().apply(&apply(9999)).unwrap();
     let rules = server.client().rules(LIMIT_MAX).unwrap().rules;
     let deny = rules.iter().find(|rule| rule.verdict == "deny").unwrap();
-    assert_eq!((deny.origin.as_str(), &deny.peers), ("p/red.yaml:27", &None));
+    assert_eq!((deny.origin.as_str(), &deny.peers), ("p/red.yaml:26", &None));
     assert_eq!(
         (&deny.services[..], &deny.egress[..], deny.ingress.len()),
         (&["tcp/9999".into()][..], &["red0".into()][..], 0)
