@@ -1,5 +1,5 @@
 //! Check and apply, through a real socket, against a data plane that records.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 mod fake;
 

@@ -1,5 +1,5 @@
 //! Reading a policy directory, and every way to be refused.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 use std::{
     fs::{self, File},

@@ -1,5 +1,5 @@
 //! What comes over the socket that is no good request, and what the other routes answer.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 mod fake;
 

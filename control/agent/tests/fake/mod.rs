@@ -1,5 +1,5 @@
 //! A data plane that records what it is given, and a server in front of it on a socket of its own.
-#![allow(dead_code, missing_docs, reason = "each test file uses its part")]
+#![allow(dead_code, missing_docs, clippy::unwrap_used, reason = "each test file uses its part")]
 
 use std::{
     path::PathBuf,
