@@ -86,14 +86,13 @@ fn an_absent_an_empty_and_a_false_directory_are_refused() {
 
 #[test]
 fn what_is_not_a_regular_file_is_refused_and_not_waited_for() {
-    let make: [(&str, fn(&Path)); 5] = [
-        ("FIFO", |path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success())),
-        ("directory", |path| fs::create_dir(path).unwrap()),
-        ("socket", |path| drop(UnixListener::bind(path).unwrap())),
-        ("device", |path| symlink("/dev/zero", path).unwrap()),
-        ("device", |path| symlink("/dev/null", path).unwrap()),
-    ];
-    for (kind, make) in make {
+    type Make = fn(&Path);
+    let fifo: Make = |path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+    let subdirectory: Make = |path| fs::create_dir(path).unwrap();
+    let socket: Make = |path| drop(UnixListener::bind(path).unwrap());
+    let endless: Make = |path| symlink("/dev/zero", path).unwrap();
+    for (kind, make) in [("FIFO", fifo), ("directory", subdirectory), ("socket", socket), ("device", endless)]
+    {
         let dir = directory(&["a.yaml"]);
         make(&dir.path().join("b.yaml"));
         let (error, text) = refusal(dir.path());
