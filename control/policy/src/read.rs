@@ -188,10 +188,14 @@ impl<'n, 'r, 's> Fields<'n, 'r, 's> {
     pub fn finish(self) {
         let Self { what, at, entries, asked, misplaced, mut missing, report } = self;
         let is_known = |name: &str| asked.contains(&name) || misplaced.contains(&name);
+        let is_absent = |name: &&'static str| !entries.iter().any(|(key, _)| key.text == *name);
+        let absent: Vec<&str> = asked.iter().copied().filter(is_absent).collect();
         for (key, _) in entries.iter().filter(|(key, _)| !is_known(&key.text)) {
-            let absent =
-                asked.iter().copied().filter(|name| !entries.iter().any(|(key, _)| key.text == *name));
-            let meant = nearest(&key.text, absent);
+            if report.diagnostics.is_full() {
+                report.error(key.at, format!("unknown field {} in {what}", quote(&key.text)));
+                continue;
+            }
+            let meant = nearest(&key.text, absent.iter().copied());
             // A mistyped name is one mistake, not two.
             missing.retain(|name| Some(*name) != meant);
             let help = meant.map_or_else(|| one_of(&asked), |name| format!("did you mean `{name}`?"));

@@ -7,6 +7,7 @@ use wire::Mac;
 
 use crate::{
     Labels, Name, Position, Spanned,
+    limit::TENANT_PORTS_MAX,
     read::{Fields, Read, Report},
     yaml::Node,
 };
@@ -98,7 +99,7 @@ impl Tenant {
         let mut fields = Fields::of(spec, "the spec of a Tenant", report)?;
         let vni = fields.required_number("vni", 1..=VNI_MAX);
         let gateway: Option<GivenGateway> = fields.optional("gateway");
-        let ports = fields.list("ports");
+        let ports = read_ports(&mut fields);
         let remotes = fields.list("remotes");
         let quota = fields.optional("quota").unwrap_or(Quota { flows: FLOW_QUOTA_DEFAULT });
         fields.finish();
@@ -107,6 +108,19 @@ impl Tenant {
         let is_whole = report.errors == errors;
         Some(Self { name, vni, gateway, ports, remotes, flow_quota: quota.flows, is_whole })
     }
+}
+
+fn read_ports(fields: &mut Fields) -> Vec<TenantPort> {
+    let mut ports: Vec<TenantPort> = fields.list("ports");
+    if let Some(port) = ports.get(TENANT_PORTS_MAX) {
+        let message = format!(
+            "a tenant has at most {TENANT_PORTS_MAX} ports on one card; this one has {}",
+            ports.len()
+        );
+        fields.report.error(port.port.at, message);
+        ports.truncate(TENANT_PORTS_MAX);
+    }
+    ports
 }
 
 /// The gateway as written.
