@@ -209,7 +209,44 @@ impl From<Refusal> for Failure {
                 let body = Refused { error, generation: Some(generation.0), workers, ..Refused::default() };
                 Self { status: StatusCode::GATEWAY_TIMEOUT, body }
             }
+            Refusal::Name(_) => Self::new(StatusCode::BAD_REQUEST, error),
             Refusal::Rejected(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        pin::Pin,
+        task::{Context, Poll},
+    };
+
+    use hyper::body::Frame;
+
+    use super::*;
+
+    /// A client that announced a body and sends none.
+    struct Silent;
+
+    impl HttpBody for Silent {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Pending
+        }
+    }
+
+    /// The clock stands still and jumps to the next timer when nothing else is left to do.
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_stalls_is_given_up() {
+        let failure = receive(Body::new(Silent)).await.err().unwrap();
+        assert_eq!(failure.status, StatusCode::REQUEST_TIMEOUT);
+        assert_eq!(failure.body.error, "the request did not arrive within 30 s");
     }
 }

@@ -8,7 +8,7 @@ use std::{
     os::unix::net::UnixStream,
 };
 
-use agent::api::{BODY_BYTES_MAX, DropPlace, LIMIT_MAX, Refused};
+use agent::api::{BODY_BYTES_MAX, CheckRequest, DropPlace, LIMIT_MAX, Refused, SourceText};
 use fake::{Server, apply};
 
 /// Status and body of the answer to what is sent.
@@ -68,6 +68,18 @@ fn no_sources_are_a_diagnostic() {
     let (status, answer) = send(&server, "POST", "/v1/apply", r#"{"sources": []}"#);
     assert_eq!(status, 422, "{answer}");
     assert!(!serde_json::from_str::<Refused>(&answer).unwrap().diagnostics.is_empty());
+}
+
+#[test]
+fn source_names_must_be_fit_to_be_printed() {
+    let server = Server::start();
+    let source = |name: &str| SourceText { name: name.into(), text: String::new() };
+    for names in [&[""][..], &["a\n"], &["\u{1b}[2J"], &["a.yaml", "b.yaml", "a.yaml"]] {
+        let request = CheckRequest { sources: names.iter().map(|name| source(name)).collect() };
+        let (status, answer) = send(&server, "POST", "/v1/check", &serde_json::to_string(&request).unwrap());
+        assert_eq!(status, 400, "{answer}");
+        assert!(error(&answer).starts_with("the source name "), "{answer}");
+    }
 }
 
 #[test]
@@ -150,14 +162,19 @@ fn every_drop_reason_is_listed_with_its_places() {
     let server = Server::start();
     let drops = server.client().drops().unwrap();
     assert_eq!(drops.len(), program::DropReason::COUNT);
-    let place = |name: &str, packets| vec![DropPlace { name: name.into(), packets }];
+    let places = |places: &[(&str, u64)]| -> Vec<DropPlace> {
+        places.iter().map(|&(name, packets)| DropPlace { name: name.into(), packets }).collect()
+    };
     for drop in drops {
-        let (ports, tenants) = match drop.reason.as_str() {
-            "spoofed-mac" => (place("red0", 2), vec![]),
-            "policy-deny" => (vec![], place("red", 4)),
-            _ => (vec![], vec![]),
+        // A packet that red0 dropped is counted by tenant red as well, and once in the total.
+        let (packets, ports, tenants): (_, &[_], &[_]) = match drop.reason.as_str() {
+            "spoofed-mac" => (3, &[("uplink0", 1), ("red0", 2)], &[("red", 2)]),
+            "unknown-vni" => (3, &[("uplink0", 3)], &[]),
+            "policy-deny" => (4, &[], &[("red", 4)]),
+            _ => (0, &[], &[]),
         };
-        assert_eq!((drop.ports, drop.tenants), (ports, tenants), "{}", drop.reason);
+        let expected = (packets, places(ports), places(tenants));
+        assert_eq!((drop.packets, drop.ports, drop.tenants), expected, "{}", drop.reason);
         assert!(!drop.meaning.starts_with(' ') && drop.meaning.ends_with('.'), "{}", drop.meaning);
     }
 }

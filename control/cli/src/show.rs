@@ -28,7 +28,7 @@ fn shown(client: &Client, what: What, output: Output) -> Result<Outcome, ClientE
         What::Ports => Outcome::answer(output, &client.ports()?, |p| ports(p)),
         What::Drops { all } => {
             let mut drops = client.drops()?;
-            drops.retain(|drop| all || !drop.ports.is_empty() || !drop.tenants.is_empty());
+            drops.retain(|drop| all || drop.packets > 0);
             Outcome::answer(output, &drops, |d| self::drops(d))
         }
         What::Flows { limit } => {
@@ -142,22 +142,15 @@ fn dropped(drops: &[DropCount]) -> String {
     drops.iter().map(|drop| drop.packets).sum::<u64>().to_string()
 }
 
-/// One line for each reason and place. Ports and tenants are not added up: they count the same packets.
 fn drops(drops: &[Drop]) -> String {
-    let columns = [text("REASON"), text("WHERE"), number("PACKETS"), text("MEANING")];
-    let row = |drop: &Drop, place: String, packets: u64| {
-        vec![drop.reason.clone(), place, packets.to_string(), drop.meaning.clone()]
-    };
-    let rows = drops.iter().flat_map(|drop| {
-        let place = |kind: &str, at: &DropPlace| row(drop, format!("{kind}:{}", at.name), at.packets);
+    let columns = [text("REASON"), number("PACKETS"), text("WHERE"), text("MEANING")];
+    let row = |drop: &Drop| {
+        let place = |kind: &str, at: &DropPlace| format!("{kind}:{}={}", at.name, at.packets);
         let ports = drop.ports.iter().map(|at| place("port", at));
-        let mut rows: Vec<_> = ports.chain(drop.tenants.iter().map(|at| place("tenant", at))).collect();
-        if rows.is_empty() {
-            rows.push(row(drop, String::new(), 0));
-        }
-        rows
-    });
-    render(&columns, rows)
+        let places: Vec<_> = ports.chain(drop.tenants.iter().map(|at| place("tenant", at))).collect();
+        vec![drop.reason.clone(), drop.packets.to_string(), list(&places), drop.meaning.clone()]
+    };
+    render(&columns, drops.iter().map(row))
 }
 
 fn flows(answer: &Flows) -> String {

@@ -274,22 +274,24 @@ fn show_prints_plain_tables() {
             &["tenants"],
             "\
 TENANT  VNI  PORTS-RX  PORTS-TX  FABRIC-RX  FABRIC-TX  DROPS
-red     100         7         5          7          5      4
+red     100         7         5          7          5      6
 ",
         ),
         (
             &["ports"],
             "\
-PORT  TENANT  DEVICE   RX-PACKETS  RX-BYTES  TX-PACKETS  TX-BYTES  ORIGINATED  DROPS
-red0  red     memory:           7       700           5       500           1      2
+PORT     TENANT  DEVICE   RX-PACKETS  RX-BYTES  TX-PACKETS  TX-BYTES  ORIGINATED  DROPS
+uplink0  -       memory:           7       700           5       500           0      4
+red0     red     memory:           7       700           5       500           1      2
 ",
         ),
         (
             &["drops"],
             "\
-REASON       WHERE       PACKETS  MEANING
-spoofed-mac  port:red0         2  The source MAC is not the port's.
-policy-deny  tenant:red        4  A rule denies it.
+REASON       PACKETS  WHERE                                    MEANING
+spoofed-mac        3  port:uplink0=1,port:red0=2,tenant:red=2  The source MAC is not the port's.
+policy-deny        4  tenant:red=4                             A rule denies it.
+unknown-vni        3  port:uplink0=3                           A VNI that no tenant has.
 ",
         ),
         (
@@ -351,7 +353,7 @@ fn show_gives_json_as_the_api_does() {
     for what in ["tenants", "ports", "neighbours", "workers"] {
         assert_eq!(shown(what), report[what], "{what}");
     }
-    assert_eq!(shown("drops").as_array().unwrap().len(), 2);
+    assert_eq!(shown("drops").as_array().unwrap().len(), 3);
     assert_eq!(shown("flows")["flows"].as_array().unwrap().len(), 3);
     assert_eq!(shown("rules")["truncated"], false);
 }
