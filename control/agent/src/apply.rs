@@ -35,10 +35,7 @@ impl fmt::Display for Refusal {
             Self::Name(name) => {
                 write!(f, "the source name {name:?} is empty, given twice or has control characters")
             }
-            Self::Policy(diagnostics) => {
-                let count = diagnostics.list.len() + diagnostics.omitted;
-                write!(f, "the policy files are refused, with {count} diagnostics; the running program stays")
-            }
+            Self::Policy(_) => f.write_str("the policy files are refused; the running program stays"),
             Self::Conflict { expected, running } => {
                 write!(f, "generation {running} runs, not {expected} as expected; nothing was changed")
             }
