@@ -10,8 +10,8 @@ use ipnet::{IpNet, Ipv6Net};
 use wire::Mac;
 
 use crate::{
-    Direction, Fabric, FabricPort, Name, Peer, PortSelector, Position, Spanned, Tenant, TenantPolicy, Vtep,
-    documents::Documents, has_labels, read::Report, suggest::did_you_mean,
+    Direction, Fabric, FabricPort, Name, Peer, PortSelector, Position, Rule, Spanned, Tenant, TenantPolicy,
+    Vtep, documents::Documents, has_labels, read::Report, suggest::did_you_mean,
 };
 
 /// IPv6 addresses that are on every link (RFC 4291, section 2.5.6).
@@ -360,6 +360,8 @@ fn policies(documents: &Documents, report: &mut Report) {
         let (tenant, name) = (&policy.tenant, &policy.name);
         let what = || format!("policy {} of tenant {} is given twice", name.value, tenant.value);
         names.claim((&tenant.value, &name.value), name.at, what, report);
+        rules_are_reached(&policy.egress, report);
+        rules_are_reached(&policy.ingress, report);
         match tenants.get(&*tenant.value) {
             Some(hosts) if hosts.tenant.is_whole => {
                 selected_ports(policy, hosts.tenant, report);
@@ -383,6 +385,17 @@ impl<'a> Hosts<'a> {
     fn of(tenant: &'a Tenant) -> Self {
         let names = tenant.remotes.iter().filter_map(|remote| remote.name.as_ref());
         Self { tenant, remotes: names.map(|name| &***name).collect() }
+    }
+}
+
+/// Warns of rules below one without conditions. Narrower shadows are not looked for.
+fn rules_are_reached(rules: &[Rule], report: &mut Report) {
+    let decides_all = |rule: &Rule| rule.peers.is_none() && rule.services.is_none();
+    let Some(last) = rules.iter().position(decides_all) else { return };
+    if let Some(rule) = rules.get(last + 1) {
+        report
+            .warning(rule.at, "no packet comes to this rule, nor to those below it")
+            .related(rules[last].at, "this rule decides every packet");
     }
 }
 

@@ -106,6 +106,7 @@ pub(crate) struct Fields<'n, 'r, 's> {
     misplaced: Vec<&'static str>,
     /// Required, and not there.
     missing: Vec<&'static str>,
+    errors_before: usize,
     pub report: &'r mut Report<'s>,
 }
 
@@ -120,6 +121,7 @@ impl<'n, 'r, 's> Fields<'n, 'r, 's> {
                 asked: vec![],
                 misplaced: vec![],
                 missing: vec![],
+                errors_before: report.errors,
                 report,
             }),
             _ => unexpected(node, &format!("{what} with fields"), report),
@@ -185,12 +187,13 @@ impl<'n, 'r, 's> Fields<'n, 'r, 's> {
     }
 
     /// Reports the fields that are missing and those that nobody asked for. To be called when all have been asked for.
-    pub fn finish(self) {
-        let Self { what, at, entries, asked, misplaced, mut missing, report } = self;
+    /// True when nothing in the map was wrong.
+    pub fn finish(self) -> bool {
+        let Self { what, at, entries, asked, misplaced, mut missing, errors_before, report } = self;
         let is_known = |name: &str| asked.contains(&name) || misplaced.contains(&name);
         let is_absent = |name: &&'static str| !entries.iter().any(|(key, _)| key.text == *name);
         let absent: Vec<&str> = asked.iter().copied().filter(is_absent).collect();
-        for (key, _) in entries.iter().filter(|(key, _)| !is_known(&key.text)) {
+        for (key, value) in entries.iter().filter(|(key, _)| !is_known(&key.text)) {
             if report.diagnostics.is_full() {
                 report.error(key.at, format!("unknown field {} in {what}", quote(&key.text)));
                 continue;
@@ -198,12 +201,20 @@ impl<'n, 'r, 's> Fields<'n, 'r, 's> {
             let meant = nearest(&key.text, absent.iter().copied());
             // A mistyped name is one mistake, not two.
             missing.retain(|name| Some(*name) != meant);
-            let help = meant.map_or_else(|| one_of(&asked), |name| format!("did you mean `{name}`?"));
+            let help = match meant {
+                Some(name) => format!("did you mean `{name}`?"),
+                // As in `{device: dpdk:net_tap0,iface=red0}`.
+                None if value.value == Value::Null => {
+                    "a comma in `{}` ends a value: put quotes around it".into()
+                }
+                None => one_of(&asked),
+            };
             report.error(key.at, format!("unknown field {} in {what}", quote(&key.text))).help(help);
         }
         for name in missing {
             report.error(at, format!("{what} has no field `{name}`"));
         }
+        report.errors == errors_before
     }
 }
 

@@ -113,3 +113,17 @@ fn a_long_line_is_shown_in_part() {
     assert!(rendered.contains("a.json:1:100010: error: expected a kind"), "{rendered}");
     assert!(rendered.lines().all(|line| line.len() < 120), "{rendered}");
 }
+
+#[test]
+fn a_tenant_has_no_more_ports_than_a_card() {
+    let port = "{port: a0, mac: 02:00:00:00:00:01, addresses: []}, ";
+    let document = |count| {
+        format!(
+            "apiVersion: floodway.dev/v1alpha1\nkind: Tenant\nmetadata: {{name: t}}\nspec: {{vni: 5, ports: [{}]}}\n",
+            port.repeat(count)
+        )
+    };
+    let message = "a tenant has at most 512 ports on one card; this one has 513";
+    assert!(refuse(document(513)).list.iter().any(|one| one.message == message));
+    assert!(!refuse(document(512)).list.iter().any(|one| one.message.contains("at most 512")));
+}

@@ -95,17 +95,15 @@ impl Tenant {
     }
 
     pub(crate) fn read(name: Spanned<Name>, spec: &Node, report: &mut Report) -> Option<Self> {
-        let errors = report.errors;
         let mut fields = Fields::of(spec, "the spec of a Tenant", report)?;
         let vni = fields.required_number("vni", 1..=VNI_MAX);
         let gateway: Option<GivenGateway> = fields.optional("gateway");
         let ports = read_ports(&mut fields);
         let remotes = fields.list("remotes");
         let quota = fields.optional("quota").unwrap_or(Quota { flows: FLOW_QUOTA_DEFAULT });
-        fields.finish();
+        let is_whole = fields.finish();
         let vni = vni?;
         let gateway = gateway.unwrap_or_default().of(vni);
-        let is_whole = report.errors == errors;
         Some(Self { name, vni, gateway, ports, remotes, flow_quota: quota.flows, is_whole })
     }
 }

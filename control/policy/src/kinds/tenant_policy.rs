@@ -209,8 +209,8 @@ fn read_rule(mut fields: Fields, peers: &'static str) -> Option<Rule> {
     let services = fields.optional("services");
     fields.misplaced("ports", "ports are part of a service: `services: [{protocol: TCP, port: 80}]`");
     let at = fields.at();
-    fields.finish();
-    Some(Rule { at, action: action?, peers, services })
+    // Without what could not be read, the rule would say something else.
+    fields.finish().then_some(Rule { at, action: action?, peers, services })
 }
 
 /// Other policy languages take an empty list for everything.
@@ -303,7 +303,6 @@ impl Read for Spoken {
 impl Read for Service {
     fn read(node: &Node, report: &mut Report) -> Option<Self> {
         let mut fields = Fields::of(node, "a service", report)?;
-        let errors = fields.report.errors;
         let protocol = fields.required("protocol");
         let service = match protocol {
             Some(Spoken::Ports(protocol)) => {
@@ -327,8 +326,7 @@ impl Read for Service {
             fields.misplaced(name, "only ICMP and ICMPv6 have types and codes");
         }
         fields.misplaced("queuePairs", "only RoCEv2 has queue pairs");
-        let is_whole = fields.report.errors == errors;
-        fields.finish();
+        let is_whole = fields.finish();
         service.filter(|_| is_whole)
     }
 }
