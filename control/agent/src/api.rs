@@ -183,7 +183,9 @@ pub struct Drop {
     pub reason: String,
     /// What it means, in a sentence.
     pub meaning: String,
-    /// As counted by each port that has any.
+    /// Packets of all ports and tenants, each packet once.
+    pub packets: u64,
+    /// As counted by each port that has any; the tenant that the port serves counts them as well.
     pub ports: Vec<DropPlace>,
     /// As counted by each tenant that has any.
     pub tenants: Vec<DropPlace>,

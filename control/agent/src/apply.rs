@@ -1,6 +1,6 @@
 //! From the texts of a request to the program that runs: the one transaction.
 
-use std::{fmt, time::Duration};
+use std::{collections::HashSet, fmt, time::Duration};
 
 use compile::Compiled;
 use policy::{Diagnostics, Source};
@@ -11,9 +11,14 @@ use crate::{
     api::{Applied, ApplyRequest, CheckRequest, Checked, Counts, SourceText},
 };
 
+/// Of a bad source name as much is repeated.
+const NAME_CHARS_SHOWN: usize = 64;
+
 /// Why a request changed nothing, or not all that it was to change.
 #[derive(Debug)]
 pub(crate) enum Refusal {
+    /// A name that diagnostics cannot point with.
+    Name(String),
     /// The files are wrong; the program that runs stays.
     Policy(Diagnostics),
     /// Another generation runs than the request expects.
@@ -27,10 +32,10 @@ pub(crate) enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Policy(diagnostics) => {
-                let count = diagnostics.list.len() + diagnostics.omitted;
-                write!(f, "the policy files are refused, with {count} diagnostics; the running program stays")
+            Self::Name(name) => {
+                write!(f, "the source name {name:?} is empty, given twice or has control characters")
             }
+            Self::Policy(_) => f.write_str("the policy files are refused; the running program stays"),
             Self::Conflict { expected, running } => {
                 write!(f, "generation {running} runs, not {expected} as expected; nothing was changed")
             }
@@ -80,13 +85,16 @@ impl Applier {
 
     fn publish(&mut self, plane: &dyn DataPlane, program: Program) -> Result<Duration, Refusal> {
         let generation = program.generation;
+        let digest = digest(&program);
         match plane.publish(program) {
             Ok(published) => {
                 self.stuck = None;
+                tracing::info!(%generation, %digest, took_us = published.took.as_micros(), "applied");
                 Ok(published.took)
             }
             Err(PublishError::Stuck { workers, waited }) => {
                 self.stuck = Some(generation);
+                tracing::error!(%generation, %digest, ?workers, "published, but workers do not run it");
                 Err(Refusal::Stuck { generation, workers, waited })
             }
             Err(error @ PublishError::Rejected { .. }) => Err(Refusal::Rejected(error)),
@@ -117,9 +125,20 @@ pub(crate) fn check(plane: &dyn DataPlane, request: CheckRequest) -> Result<Chec
 }
 
 fn compile(sources: Vec<SourceText>, running: &Program) -> Result<Compiled, Refusal> {
+    refuse_bad_names(&sources)?;
     let source = |SourceText { name, text }| Source { name, bytes: text.into_bytes() };
     let sources: Vec<Source> = sources.into_iter().map(source).collect();
     compile_sources(&sources, Some(running)).map_err(Refusal::Policy)
+}
+
+/// Names come from file systems as a rule; whoever makes them up is to make them fit to be printed.
+fn refuse_bad_names(sources: &[SourceText]) -> Result<(), Refusal> {
+    let mut seen = HashSet::new();
+    let is_bad = |name: &str| name.is_empty() || name.contains(char::is_control);
+    match sources.iter().find(|source| is_bad(&source.name) || !seen.insert(&source.name)) {
+        Some(source) => Err(Refusal::Name(source.name.chars().take(NAME_CHARS_SHOWN).collect())),
+        None => Ok(()),
+    }
 }
 
 /// [`policy::parse`] and [`compile::compile`] with the warnings of both.

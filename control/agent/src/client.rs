@@ -1,11 +1,6 @@
 //! Speaks to the daemon: one request a connection, blocking.
 
-use std::{
-    future::Future,
-    io,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{future::Future, io, path::PathBuf, time::Duration};
 
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{Method, Request, StatusCode, body::Bytes, client::conn::http1, header};
@@ -256,11 +251,6 @@ impl Client {
 
     fn broken(&self, reason: impl ToString) -> ClientError {
         ClientError::Broken { path: self.path.clone(), reason: reason.to_string() }
-    }
-
-    /// The socket.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 }
 

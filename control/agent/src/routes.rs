@@ -1,15 +1,16 @@
 //! The routes: JSON in, JSON out, a sentence with everything that is not 200.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
-    body::Bytes,
-    extract::{DefaultBodyLimit, RawQuery, State, rejection::BytesRejection},
+    body::{Body, Bytes, HttpBody},
+    extract::{RawQuery, State},
     http::StatusCode,
     response::{IntoResponse, Response},
     routing::{get, post},
 };
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::Mutex;
 
@@ -19,6 +20,9 @@ use crate::{
     apply::{self, Applier, Refusal},
     views,
 };
+
+/// How long the body of a request may take.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Clone)]
 struct Api {
@@ -40,7 +44,6 @@ pub(crate) fn router(plane: Arc<dyn DataPlane>) -> Router {
         .route("/v1/apply", post(apply))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(Api { plane, applier: Arc::default() })
 }
 
@@ -83,14 +86,22 @@ async fn rules(api: State<Api>, RawQuery(query): RawQuery) -> Response {
     api.answer(move |plane| Ok(views::rules(&plane.running(), limit(query.as_deref())?))).await
 }
 
-async fn check(api: State<Api>, body: Result<Bytes, BytesRejection>) -> Response {
-    api.answer(|plane| Ok(apply::check(plane, parse::<CheckRequest>(body)?)?)).await
+async fn check(api: State<Api>, body: Body) -> Response {
+    let body = match receive(body).await {
+        Ok(body) => body,
+        Err(failure) => return failure.into_response(),
+    };
+    api.answer(move |plane| Ok(apply::check(plane, parse::<CheckRequest>(&body)?)?)).await
 }
 
-async fn apply(api: State<Api>, body: Result<Bytes, BytesRejection>) -> Response {
+async fn apply(api: State<Api>, body: Body) -> Response {
+    let body = match receive(body).await {
+        Ok(body) => body,
+        Err(failure) => return failure.into_response(),
+    };
     // Taken into the closure: it ends with the apply even when the client is gone before.
     let mut applier = Arc::clone(&api.applier).lock_owned().await;
-    api.answer(move |plane| Ok(applier.apply(plane, parse::<ApplyRequest>(body)?)?)).await
+    api.answer(move |plane| Ok(applier.apply(plane, parse::<ApplyRequest>(&body)?)?)).await
 }
 
 async fn no_route() -> Failure {
@@ -123,17 +134,30 @@ impl Api {
     }
 }
 
-fn parse<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, Failure> {
-    let body = body.map_err(|rejection| match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => Failure::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            format!("the request is larger than {} MiB", BODY_BYTES_MAX >> 20),
-        ),
-        status => {
-            Failure::new(status, format!("the request did not arrive whole: {}", rejection.body_text()))
+/// The whole body. One that is announced as too large is refused before it is sent.
+async fn receive(body: Body) -> Result<Bytes, Failure> {
+    let too_large = || {
+        let text = format!("the request is larger than {} MiB", BODY_BYTES_MAX >> 20);
+        Failure::new(StatusCode::PAYLOAD_TOO_LARGE, text)
+    };
+    if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
+        return Err(too_large());
+    }
+    match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, BODY_BYTES_MAX).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+        Ok(Err(error)) => {
+            Err(Failure::new(StatusCode::BAD_REQUEST, format!("the request did not arrive whole: {error}")))
         }
-    })?;
-    serde_json::from_slice(&body).map_err(|error| {
+        Err(_) => {
+            let text = format!("the request did not arrive within {} s", BODY_TIMEOUT.as_secs());
+            Err(Failure::new(StatusCode::REQUEST_TIMEOUT, text))
+        }
+    }
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
+    serde_json::from_slice(body).map_err(|error| {
         Failure::new(
             StatusCode::BAD_REQUEST,
             format!("the request is not the JSON that this route takes: {error}"),
@@ -185,7 +209,44 @@ impl From<Refusal> for Failure {
                 let body = Refused { error, generation: Some(generation.0), workers, ..Refused::default() };
                 Self { status: StatusCode::GATEWAY_TIMEOUT, body }
             }
+            Refusal::Name(_) => Self::new(StatusCode::BAD_REQUEST, error),
             Refusal::Rejected(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        pin::Pin,
+        task::{Context, Poll},
+    };
+
+    use hyper::body::Frame;
+
+    use super::*;
+
+    /// A client that announced a body and sends none.
+    struct Silent;
+
+    impl HttpBody for Silent {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Pending
+        }
+    }
+
+    /// The clock stands still and jumps to the next timer when nothing else is left to do.
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_stalls_is_given_up() {
+        let failure = receive(Body::new(Silent)).await.err().unwrap();
+        assert_eq!(failure.status, StatusCode::REQUEST_TIMEOUT);
+        assert_eq!(failure.body.error, "the request did not arrive within 30 s");
     }
 }

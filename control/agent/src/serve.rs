@@ -24,9 +24,9 @@ use crate::{
 const CONNECTIONS_MAX: usize = 16;
 /// Threads for calls that block: as many as connections, since each has one request at a time.
 const BLOCKING_THREADS_MAX: usize = CONNECTIONS_MAX;
-/// How long a connection may take to send the head of a request, and lie idle between two.
+/// How long a connection may take to send the head of a request, the first as well as each next.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long requests may go on after the shutdown was triggered.
+/// How long requests may go on after the shutdown was triggered, and then once more calls into the data plane.
 const GRACE: Duration = Duration::from_secs(3);
 /// Rest after the system refused to accept a connection, for example because it has no descriptors left.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -75,8 +75,8 @@ pub fn serve(path: &Path, plane: Arc<dyn DataPlane>, shutdown: &Shutdown) -> Res
 }
 
 impl Listening {
-    /// Answers on the calling thread until `shutdown` is triggered, then lets running requests end within three
-    /// seconds and removes the socket.
+    /// Answers on the calling thread until `shutdown` is triggered. Then it removes the socket, gives running requests
+    /// three seconds to end, and calls into `plane` that still block three more.
     pub fn serve(self, plane: Arc<dyn DataPlane>, shutdown: &Shutdown) {
         let Self { socket, runtime } = self;
         runtime.block_on(async {

@@ -115,13 +115,21 @@ fn ports(name: &str, range: PortRange) -> String {
 }
 
 /// Every drop reason, in the order of their numbers, with its counts that are not zero.
+///
+/// A tenant's count holds those of its ports, so the total is that of the tenants and of the ports without one.
 pub(crate) fn drops(report: &Report) -> Vec<Drop> {
+    let without_tenant = report.ports.iter().filter(|port| port.tenant.is_empty()).map(|port| &port.drops);
+    let mut packets: BTreeMap<&str, u64> = BTreeMap::new();
+    for count in without_tenant.chain(report.tenants.iter().map(|tenant| &tenant.drops)).flatten() {
+        *packets.entry(count.reason.as_str()).or_default() += count.packets;
+    }
     let ports = report.ports.iter().map(|port| (port.name.as_str(), port.drops.as_slice()));
     let tenants = report.tenants.iter().map(|tenant| (tenant.name.as_str(), tenant.drops.as_slice()));
     let (mut ports, mut tenants) = (by_reason(ports), by_reason(tenants));
     let drop = |reason: &DropReason| Drop {
         reason: reason.name().into(),
         meaning: reason.meaning().trim().into(),
+        packets: packets.get(reason.name()).copied().unwrap_or_default(),
         ports: ports.remove(reason.name()).unwrap_or_default(),
         tenants: tenants.remove(reason.name()).unwrap_or_default(),
     };
