@@ -1,4 +1,5 @@
 //! What lies inside: VXLAN, the packets that ICMP errors quote, neighbour discovery options, and RFC 6040.
+#![allow(clippy::unwrap_used, reason = "a test fails by panic")]
 
 mod corpus;
 
