@@ -125,12 +125,16 @@ impl Mbuf {
         hashed.then(|| self.field(sys::SHIM_MBUF_RSS_HASH))
     }
 
-    /// One more owner of the same packet: for mirrors and multicast.
+    /// One more owner of the same packet: for mirrors and multicast. `None` when it has 32,768 already.
     #[must_use]
-    pub fn share(&self) -> Self {
+    pub fn share(&self) -> Option<Self> {
+        // The count has 16 bits; the upper half is room for threads that pass this check at the same time.
+        if self.owners() > u16::MAX / 2 {
+            return None;
+        }
         // SAFETY: this reference keeps the mbuf alive while the count rises.
         unsafe { sys::shim_pktmbuf_share(self.as_ptr()) };
-        Self(self.0)
+        Some(Self(self.0))
     }
 
     /// Appends `tail` as further segments; the head must not be shared, lest another owner see it grow.
@@ -157,7 +161,7 @@ impl Mbuf {
     /// is looked at.
     #[inline]
     pub(crate) fn oddities(&self) -> u64 {
-        const { assert!(sys::SHIM_MBUF_DATA_OFF % 8 == 0, "the rearm word is aligned") };
+        const { assert!(sys::SHIM_MBUF_DATA_OFF.is_multiple_of(8), "the rearm word is aligned") };
         // SAFETY: the word lies in the mbuf and is aligned; the owner count in it is accessed atomically by everybody.
         let rearm =
             unsafe { AtomicU64::from_ptr(self.0.as_ptr().byte_add(sys::SHIM_MBUF_DATA_OFF as usize).cast()) };
