@@ -5,7 +5,7 @@ use packet::{Buf, Burst};
 use program::{DropReason, PortId, TenantId};
 use tables::flow::FlowKey;
 use wire::checksum::{Check, verify_l4};
-use wire::{Flags, L3, L4, Mac, Parsed, ecn, vxlan};
+use wire::{Flags, Fragment, L3, L4, Mac, Parsed, ecn, vxlan};
 
 use crate::key::{self, Ingress};
 use crate::lanes::Fate;
@@ -116,7 +116,9 @@ impl Edge {
         }
         let vtep = memo.vtep(tables, src).ok_or(DropReason::UnknownVtep)?;
         if has_udp_checksum(frame, outer) && verify_l4(frame, outer) != Check::Right {
-            return Err(DropReason::OuterChecksum);
+            // A fragment's checksum covers what is not here.
+            let whole = outer.fragment == Fragment::None;
+            return Err(if whole { DropReason::OuterChecksum } else { DropReason::OuterFragment });
         }
         let inner = vxlan::decap(frame, outer).map_err(|error| match error {
             wire::Malformed::VxlanFlags => DropReason::VxlanFlags,
@@ -217,6 +219,9 @@ fn classify_odd(frame: &[u8], parsed: &Parsed, key: &FlowKey) -> Fate {
         return Fate::Drop(DropReason::SourceRoute);
     }
     let kind = (key.l4 >> 8) as u8;
+    if parsed.l4 == L4::Icmp && kind == wire::icmp::REDIRECT {
+        return Fate::Drop(DropReason::RouterAdvertisement);
+    }
     let special = match parsed.l4 {
         L4::Icmp => matches!(kind, 3 | 4 | 5 | 11 | 12),
         L4::Icmpv6 => matches!(kind, 1..=127 | 133..=137),
@@ -232,6 +237,9 @@ fn classify_underlay(uplink: &UplinkView, frame: &[u8], outer: &Parsed) -> Fate 
     match outer.l3 {
         L3::Arp if to_us => Fate::Underlay,
         L3::Ipv4 | L3::Ipv6 if to_us => match key::addresses(frame, outer) {
+            Some((_, dst)) if uplink.is_ours(dst) && outer.fragment == Fragment::Later => {
+                Fate::Drop(DropReason::OuterFragment)
+            }
             Some((_, dst)) if uplink.is_ours(dst) || outer.l4 == L4::Icmpv6 => Fate::Underlay,
             _ => Fate::Drop(DropReason::NotForUs),
         },
