@@ -148,8 +148,8 @@ pub fn tunnel(outer: Ends, tos: u8, vni: u32, inner: &[u8]) -> Vec<u8> {
     let ip = etherparse::Ipv4Header::new(0, 64, etherparse::IpNumber::UDP, outer.src, outer.dst)
         .expect("a header");
     let mut ip = ip;
-    ip.dscp = etherparse::Ipv4Dscp::try_new(tos >> 2).expect("six bits");
-    ip.ecn = etherparse::Ipv4Ecn::try_new(tos & 3).expect("two bits");
+    ip.dscp = etherparse::IpDscp::try_new(tos >> 2).expect("six bits");
+    ip.ecn = etherparse::IpEcn::try_new(tos & 3).expect("two bits");
     let headers = etherparse::IpHeaders::Ipv4(ip, etherparse::Ipv4Extensions::default());
     PacketBuilder::ethernet2(outer.src_mac.0, outer.dst_mac.0)
         .ip(headers)

@@ -1,5 +1,7 @@
 //! Scenarios: the whole pipeline, by hand and between hosts that speak real TCP/IP, in virtual time and without root.
 
 pub mod frames;
+pub mod frames6;
 pub mod policies;
 pub mod rig;
+pub mod scene;
