@@ -226,14 +226,11 @@ impl Edge {
     pub(crate) fn is_open(&self, tables: &Tables, key: &FlowKey, now: Nanos) -> bool {
         let Some(slot) = self.flows.find(self.flows.hash(key), key) else { return false };
         let entry = self.flows.entry(slot);
-        if entry.is_expired(now) || entry.action.is_reply() {
+        let refused = matches!(entry.action.target(), Target::Drop(_));
+        if refused || entry.action.is_reply() || entry.is_expired(now) {
             return false;
         }
-        if entry.action.generation == tables.generation() {
-            !matches!(entry.action.target(), Target::Drop(_))
-        } else {
-            decide(tables, key).is_ok()
-        }
+        entry.action.generation == tables.generation() || decide(tables, key).is_ok()
     }
 
     /// How long a TCP flow may be idle depends on whether it is open.
