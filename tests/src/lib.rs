@@ -1,5 +1,6 @@
 //! Scenarios: the whole pipeline, by hand and between hosts that speak real TCP/IP, in virtual time and without root.
 
+pub mod corpus;
 pub mod frames;
 pub mod frames6;
 pub mod policies;
