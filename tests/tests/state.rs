@@ -209,6 +209,18 @@ fn an_answer_that_rules_allow_too_does_not_keep_its_opener_alive() {
 }
 
 #[test]
+fn an_answer_after_the_swap_does_not_open_what_it_answers() {
+    let (all, web) = (accept("{protocol: TCP}"), accept("{protocol: TCP, port: 80}"));
+    let mut rig = with(&[FABRIC, TENANTS, &rules(&all, &web)]);
+    let (request, answer) = (RED.reversed().tcp((40_000, 80), "S", b""), RED.tcp((80, 40_000), "SA", b""));
+    assert!(comes_in(&mut rig, &request));
+    rig.apply(&[FABRIC, TENANTS, &rules(&all, "")]);
+    assert!(goes_out(&mut rig, &answer));
+    assert!(!comes_in(&mut rig, &request));
+    rig.assert_balanced();
+}
+
+#[test]
 fn a_flow_that_a_swap_allows_is_a_new_flow() {
     let mut rig = with(&[FABRIC, TENANTS, &rules("", "")]);
     let (request, reply) = (RED.udp((7, 5201), b"x"), RED.reversed().udp((5201, 7), b"y"));

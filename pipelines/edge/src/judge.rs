@@ -196,16 +196,18 @@ impl Edge {
 
     /// The program's word on a flow, or that of the flow which it answers.
     fn settle(&self, tables: &Tables, key: &FlowKey, now: Nanos) -> Action {
+        let opener = self.answered(tables, key, now);
         let refused = match decide(tables, key) {
-            Ok(allowed) if self.answers(tables, key, now) => return allowed.action(tables, key).as_reply(),
+            Ok(allowed) if opener.is_some() => return allowed.action(tables, key).as_reply(),
             Ok(allowed) => return allowed.action(tables, key),
             Err(refused) => refused,
         };
         let by_policy = matches!(refused.reason, DropReason::PolicyDeny | DropReason::PolicyDefault);
-        let reply = if by_policy && self.answers(tables, key, now) {
-            decide::deliver_reply(tables, key).ok()
-        } else {
-            None
+        let reply = match opener {
+            Some(opener) if by_policy && decide(tables, &opener).is_ok() => {
+                decide::deliver_reply(tables, key).ok()
+            }
+            _ => None,
         };
         match reply {
             Some(reply) => reply.action(tables, key).as_reply(),
@@ -213,24 +215,23 @@ impl Edge {
         }
     }
 
-    /// True when the flow is the other direction of one that was opened and is still allowed.
-    fn answers(&self, tables: &Tables, key: &FlowKey, now: Nanos) -> bool {
-        if key::is_echo_request(key) {
-            return false;
-        }
-        let Some(opener) = decide::opener(tables, key) else { return false };
-        self.is_open(tables, &opener, now)
+    /// The flow that this one is the other direction of, when that was opened first.
+    fn answered(&self, tables: &Tables, key: &FlowKey, now: Nanos) -> Option<FlowKey> {
+        let opener = if key::is_echo_request(key) { None } else { decide::opener(tables, key) };
+        opener.filter(|opener| self.was_opened(opener, now))
     }
 
     /// True when that flow has been opened by its own side and the program still allows it.
     pub(crate) fn is_open(&self, tables: &Tables, key: &FlowKey, now: Nanos) -> bool {
+        self.was_opened(key, now) && decide(tables, key).is_ok()
+    }
+
+    /// True when that flow has been opened by its own side, whatever the program says now.
+    fn was_opened(&self, key: &FlowKey, now: Nanos) -> bool {
         let Some(slot) = self.flows.find(self.flows.hash(key), key) else { return false };
         let entry = self.flows.entry(slot);
         let refused = matches!(entry.action.target(), Target::Drop(_));
-        if refused || entry.action.is_reply() || entry.is_expired(now) {
-            return false;
-        }
-        entry.action.generation == tables.generation() || decide(tables, key).is_ok()
+        !refused && !entry.action.is_reply() && !entry.is_expired(now)
     }
 
     /// How long a TCP flow may be idle depends on whether it is open.
