@@ -36,6 +36,11 @@ impl Ends6 {
         frame
     }
 
+    /// A RoCEv2 packet: RC SEND only to `qp`, with UDP source port `entropy`. The ICRC is not filled in.
+    pub fn roce(self, entropy: u16, qp: u32, payload: &[u8]) -> Vec<u8> {
+        self.udp((entropy, 4791), &crate::frames::send_only(qp, payload))
+    }
+
     /// The first TCP frame of a connection.
     pub fn syn(self, ports: (u16, u16)) -> Vec<u8> {
         let mut frame = Vec::new();
