@@ -62,10 +62,18 @@ impl Stage {
             },
             Step::Swap(program) => {
                 self.program = program.clone();
-                self.rig.apply(&[&world::text(program)]);
-                Ok(())
+                self.apply()
+            }
+            Step::Edit(tenant, list, rule) => {
+                self.program.edit(*tenant, *list, *rule);
+                self.apply()
             }
         }
+    }
+
+    fn apply(&mut self) -> Result<(), TestCaseError> {
+        self.rig.apply(&[&world::text(&self.program)]);
+        Ok(())
     }
 
     fn earlier(&self, index: usize) -> Option<Packet> {
@@ -301,7 +309,7 @@ fn risen(before: &[(&'static str, u64)], after: &[(&'static str, u64)]) -> Vec<(
 }
 
 proptest! {
-    #![proptest_config(Config { cases: 400, failure_persistence: None, ..Config::default() })]
+    #![proptest_config(Config { cases: 512, failure_persistence: None, ..Config::default() })]
 
     #[test]
     fn every_packet_meets_the_oracles_fate((program, steps) in world::story()) {
@@ -329,7 +337,7 @@ fn the_stories_reach_what_they_are_about() {
         forwarded += ports.map(|port| stage.rig.traffic(&port).tx_packets).sum::<u64>();
         hits += stage.rig.ledger.gauge(engine::Gauge::Hits);
     }
-    assert!(forwarded > 200 && hits > 100, "{forwarded} forwarded, {hits} hits");
+    assert!(forwarded > 150 && hits > 80, "{forwarded} forwarded, {hits} hits");
     for reason in
         ["policy-deny", "policy-default", "spoofed-address", "spoofed-mac", "no-route", "ttl-expired"]
     {

@@ -129,6 +129,8 @@ pub enum Step {
     /// The nth packet with one byte changed: only at the end, since nobody can say what it has become.
     Damage(usize, usize, u8),
     Swap(Program),
+    /// One rule says the opposite: of which tenant, in which list, which one.
+    Edit(usize, usize, usize),
 }
 
 impl Tenant {
@@ -160,6 +162,17 @@ impl Tenant {
 }
 
 impl Program {
+    /// Turns a rule around; a list without any gets one for all.
+    pub fn edit(&mut self, tenant: usize, list: usize, rule: usize) {
+        let tenant = &mut self.tenants[tenant];
+        let rules = [&mut tenant.egress, &mut tenant.ingress, &mut tenant.first_port].into_iter().nth(list);
+        let rules = rules.expect("one of three lists");
+        match rules.len() {
+            0 => rules.push(OPEN),
+            len => rules[rule % len].accept ^= true,
+        }
+    }
+
     /// Whose port it is.
     pub fn owner(&self, port: usize) -> Option<usize> {
         self.tenants.iter().position(|tenant| tenant.ports.contains(&port))
@@ -331,9 +344,10 @@ fn rule() -> impl Strategy<Value = Rule> {
     })
 }
 
+const OPEN: Rule = Rule { accept: true, peer: Peer::Any, service: Service::Any };
+
 /// Where the numbered hosts are: on the nth of the tenant's ports, behind an endpoint, or nowhere.
 fn tenant() -> impl Strategy<Value = (Vec<u8>, bool, [Vec<Rule>; 3])> {
-    const OPEN: Rule = Rule { accept: true, peer: Peer::Any, service: Service::Any };
     let rules = || {
         (vec(rule(), 0..5), prop::bool::weighted(0.4)).prop_map(|(mut rules, open)| {
             rules.extend(open.then_some(OPEN));
@@ -410,7 +424,8 @@ pub fn story() -> impl Strategy<Value = (Program, Vec<Step>)> {
             8 => (0_usize..1000).prop_map(Step::Answer),
             5 => (0_usize..1000).prop_map(Step::Again),
             1 => (0_usize..1000, 0_usize..90).prop_map(|(index, len)| Step::Cut(index, len)),
-            2 => program(tenants).prop_map(Step::Swap),
+            1 => program(tenants).prop_map(Step::Swap),
+            2 => (0..tenants, 0_usize..3, 0_usize..5).prop_map(|(a, b, c)| Step::Edit(a, b, c)),
         ];
         let damage = (0_usize..1000, 0_usize..150, 1..=u8::MAX)
             .prop_map(|(index, at, bits)| Step::Damage(index, at, bits));
