@@ -31,6 +31,21 @@ pub struct Rig {
     pub now: Nanos,
 }
 
+/// The control plane's side of a rig.
+pub struct Editor<'a> {
+    publisher: &'a mut Publisher<Tables>,
+    facts: &'a [Facts],
+    program: &'a mut Arc<Program>,
+}
+
+impl Editor<'_> {
+    /// Publishes another policy.
+    pub fn apply(&mut self, texts: &[&str]) {
+        *self.program = Arc::new(compile_texts(texts, Some(self.program)));
+        self.publisher.publish(Box::new(build(self.program, self.facts)));
+    }
+}
+
 impl Rig {
     /// A worker that runs the policy in these texts.
     ///
@@ -58,8 +73,14 @@ impl Rig {
 
     /// Publishes another policy; the next poll runs it.
     pub fn apply(&mut self, texts: &[&str]) {
-        self.program = Arc::new(compile_texts(texts, Some(&self.program)));
-        self.publisher.publish(Box::new(build(&self.program, &self.facts)));
+        self.split().2.apply(texts);
+    }
+
+    /// The worker, its wires and its publisher apart, for a test with a thread for each.
+    pub fn split(&mut self) -> (&mut Worker<MemoryBackend, Edge>, &[Wire], Editor<'_>) {
+        let editor =
+            Editor { publisher: &mut self.publisher, facts: &self.facts, program: &mut self.program };
+        (&mut self.worker, &self.wires, editor)
     }
 
     /// The running program.
