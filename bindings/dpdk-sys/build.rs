@@ -11,15 +11,14 @@ const NEWEST: (u32, u32) = (25, 11);
 /// Releases that changed something users of this crate may have to know.
 const CFGS: [(u32, u32); 4] = [(23, 7), (23, 11), (24, 11), (25, 11)];
 
-/// What the shim and the bindings call; EAL loads the drivers itself.
-const LIBRARIES: [&str; 5] = ["rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal"];
+/// What the shim and the bindings call, as far as the release has it (`rte_log` left `rte_eal` in 23.11). EAL loads the
+/// drivers itself.
+const LIBRARIES: [&str; 6] = ["rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal", "rte_log"];
 
-const FUNCTIONS: &str = "shim_.*|rte_eal_(init|cleanup|hotplug_add|hotplug_remove)|rte_dev_probe|rte_strerror\
-    |rte_openlog_stream|rte_log_set_global_level|rte_log_set_level_pattern|rte_thread_(register|unregister)|rte_socket_id\
-    |rte_get_tsc_hz|rte_pktmbuf_(pool_create|free_bulk|copy)|rte_mempool_(free|avail_count)\
-    |rte_eth_dev_(count_avail|get_port_by_name|get_name_by_port|info_get|configure|adjust_nb_rx_tx_desc|socket_id|start|stop\
-    |close|set_mtu|get_mtu)|rte_eth_(rx|tx)_queue_setup|rte_eth_macaddr_get|rte_eth_promiscuous_enable|rte_eth_stats_get\
-    |rte_eth_iterator_(init|next|cleanup)|rte_eth_find_next";
+const FUNCTIONS: &str = "shim_.*|rte_eal_(init|cleanup|hotplug_remove)|rte_dev_probe|rte_strerror|rte_openlog_stream\
+    |rte_thread_(register|unregister)|rte_get_tsc_hz|rte_pktmbuf_(pool_create|free_bulk|copy)|rte_mempool_(free|avail_count)\
+    |rte_eth_dev_(get_port_by_name|get_name_by_port|info_get|configure|adjust_nb_rx_tx_desc|socket_id|start|stop|close\
+    |set_mtu|get_mtu)|rte_eth_(rx|tx)_queue_setup|rte_eth_macaddr_get|rte_eth_promiscuous_enable|rte_eth_stats_get";
 const TYPES: &str = "rte_mbuf|rte_mempool|rte_eth_conf|rte_eth_dev_info|rte_eth_stats|rte_eth_rx_mq_mode";
 const VALUES: &str = "SHIM_.*|RTE_ETH_NAME_MAX_LEN|RTE_MAX_ETHPORTS|RTE_MAX_LCORE|RTE_MEMPOOL_CACHE_MAX_SIZE|RTE_PKTMBUF_HEADROOM";
 

@@ -3,6 +3,8 @@
 pub mod corpus;
 pub mod frames;
 pub mod frames6;
+pub mod host;
 pub mod policies;
 pub mod rig;
 pub mod scene;
+pub mod vxlan_peer;

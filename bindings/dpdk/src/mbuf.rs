@@ -4,7 +4,7 @@ use core::{
     fmt,
     ptr::NonNull,
     slice,
-    sync::atomic::{AtomicU16, Ordering},
+    sync::atomic::{AtomicU16, AtomicU64, Ordering, fence},
 };
 
 use arrayvec::ArrayVec;
@@ -50,6 +50,9 @@ pub struct TooManySegments(pub Mbuf, pub UniqueMbuf);
 /// Gives all mbufs of `burst` back to their pools in one go.
 pub fn free_burst<M: OwnsMbuf, const N: usize>(burst: &mut ArrayVec<M, N>) {
     let count = burst.len();
+    if count == 0 {
+        return;
+    }
     // SAFETY: the elements are forgotten before DPDK takes their ownership over, and are mbuf pointers (`OwnsMbuf`).
     unsafe {
         burst.set_len(0);
@@ -122,12 +125,16 @@ impl Mbuf {
         hashed.then(|| self.field(sys::SHIM_MBUF_RSS_HASH))
     }
 
-    /// One more owner of the same packet: for mirrors and multicast.
+    /// One more owner of the same packet: for mirrors and multicast. `None` when it has 32,768 already.
     #[must_use]
-    pub fn share(&self) -> Self {
+    pub fn share(&self) -> Option<Self> {
+        // The count has 16 bits; the upper half is room for threads that pass this check at the same time.
+        if self.owners() > u16::MAX / 2 {
+            return None;
+        }
         // SAFETY: this reference keeps the mbuf alive while the count rises.
         unsafe { sys::shim_pktmbuf_share(self.as_ptr()) };
-        Self(self.0)
+        Some(Self(self.0))
     }
 
     /// Appends `tail` as further segments; the head must not be shared, lest another owner see it grow.
@@ -144,18 +151,32 @@ impl Mbuf {
     /// True when nobody else can reach its bytes and they are in one piece.
     #[inline]
     pub fn is_unique(&self) -> bool {
+        let plain = self.oddities() == 0;
+        // What other owners did before they gave it up happened before what this one does next.
+        fence(Ordering::Acquire);
+        plain || self.is_sole_owner_of_external()
+    }
+
+    /// Zero for an mbuf of one owner, one segment and its own buffer: two loads and no branch, as every received packet
+    /// is looked at.
+    #[inline]
+    pub(crate) fn oddities(&self) -> u64 {
+        const { assert!(sys::SHIM_MBUF_DATA_OFF.is_multiple_of(8), "the rearm word is aligned") };
+        // SAFETY: the word lies in the mbuf and is aligned; the owner count in it is accessed atomically by everybody.
+        let rearm =
+            unsafe { AtomicU64::from_ptr(self.0.as_ptr().byte_add(sys::SHIM_MBUF_DATA_OFF as usize).cast()) };
+        let counts = rearm.load(Ordering::Relaxed) & rearm_word(u16::MAX, u16::MAX);
         let attached =
             self.field::<u64>(sys::SHIM_MBUF_OL_FLAGS) & (sys::SHIM_F_INDIRECT | sys::SHIM_F_EXTERNAL);
-        self.segments() == 1
-            && self.owners() == 1
-            && (attached == 0 || self.is_sole_owner_of_external(attached))
+        (counts ^ rearm_word(1, 1)) | attached
     }
 
     /// Drivers attach strips of larger buffers (mlx5's multi-packet rings); those count owners of their own.
     #[cold]
-    fn is_sole_owner_of_external(&self, attached: u64) -> bool {
+    fn is_sole_owner_of_external(&self) -> bool {
         // SAFETY: the flag says that `shinfo` is there.
-        attached == sys::SHIM_F_EXTERNAL && unsafe { sys::shim_pktmbuf_external_refcnt(self.as_ptr()) } == 1
+        self.oddities() == sys::SHIM_F_EXTERNAL
+            && unsafe { sys::shim_pktmbuf_external_refcnt(self.as_ptr()) } == 1
     }
 
     /// The same packet, writable, if it has one owner and one segment; else itself.
@@ -178,6 +199,15 @@ impl Mbuf {
         // aligned; fields other than the owner count are not written while the mbuf is shared.
         unsafe { self.0.as_ptr().byte_add(offset as usize).cast::<T>().read() }
     }
+}
+
+/// The mbuf's eight bytes from `data_off` on with these owner and segment counts, and zero elsewhere.
+const fn rearm_word(owners: u16, segments: u16) -> u64 {
+    const fn put(word: u64, value: u16, at: u32) -> u64 {
+        let byte = (at - sys::SHIM_MBUF_DATA_OFF) * 8;
+        word | (value as u64) << if cfg!(target_endian = "little") { byte } else { 48 - byte }
+    }
+    put(put(0, owners, sys::SHIM_MBUF_REFCNT), segments, sys::SHIM_MBUF_NB_SEGS)
 }
 
 impl Drop for Mbuf {

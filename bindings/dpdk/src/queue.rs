@@ -3,7 +3,7 @@
 use core::{cell::Cell, marker::PhantomData};
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicU64, Ordering, fence},
 };
 
 use arrayvec::ArrayVec;
@@ -73,11 +73,13 @@ impl RxQueue {
     pub fn receive_unique<U: OwnsUniqueMbuf, const N: usize>(&mut self, burst: &mut ArrayVec<U, N>) -> usize {
         let before = burst.len();
         let received = self.fill(burst);
-        // SAFETY: `U` is one mbuf pointer, as `Mbuf` is, and reading through `Mbuf` asks for no uniqueness.
-        let unique = burst[before..]
-            .iter()
-            .all(|packet| unsafe { &*core::ptr::from_ref(packet).cast::<Mbuf>() }.is_unique());
-        if unique { received } else { self.repair(burst, before) }
+        let oddities = burst[before..].iter().fold(0, |all, packet| {
+            // SAFETY: `U` is one mbuf pointer, as `Mbuf` is, and reading through `Mbuf` asks for no uniqueness.
+            all | unsafe { &*core::ptr::from_ref(packet).cast::<Mbuf>() }.oddities()
+        });
+        // As in `Mbuf::is_unique`, once for all.
+        fence(Ordering::Acquire);
+        if oddities == 0 { received } else { self.repair(burst, before) }
     }
 
     /// Counts of this queue; readable elsewhere by [`crate::PortWatch::repairs`].

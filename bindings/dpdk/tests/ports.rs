@@ -115,7 +115,7 @@ fn a_failed_bulk_allocation_takes_nothing() {
 fn only_a_sole_owner_of_one_segment_may_write() {
     let pool = pool("unique");
     let mbuf = frame(&pool, 60).into_mbuf();
-    let other = mbuf.share();
+    let other = mbuf.share().expect("few owners");
     let mbuf = mbuf.into_unique().expect_err("two owners");
     assert_eq!((mbuf.owners(), other.owners()), (2, 2));
     assert_eq!(pool.level().in_use, 1);
@@ -129,11 +129,23 @@ fn only_a_sole_owner_of_one_segment_may_write() {
     assert_eq!(across, [58, 59, 0, 1]);
     assert!(!chain.read(97, &mut across) && !chain.read(usize::MAX, &mut across));
     let chain = chain.into_unique().expect_err("two segments");
-    let shared = chain.share();
+    let shared = chain.share().expect("few owners");
     assert!(chain.chain(frame(&pool, 1)).is_err(), "its other owner would see it grow");
     let copy = pool.copy(&shared).expect("a copy");
     assert_eq!((copy.len(), copy.bytes()[99]), (100, 39));
     drop((copy, shared));
+    assert_eq!(pool.level(), full());
+}
+
+#[test]
+fn owners_are_counted_without_overflow() {
+    let pool = pool("owners");
+    let mbuf = frame(&pool, 60).into_mbuf();
+    let others: Vec<Mbuf> = core::iter::from_fn(|| mbuf.share()).take(70_000).collect();
+    assert_eq!((others.len(), mbuf.owners()), (32_767, 32_768));
+    drop(others);
+    assert!(mbuf.is_unique());
+    drop(mbuf);
     assert_eq!(pool.level(), full());
 }
 
@@ -147,7 +159,7 @@ fn what_was_sent_is_the_ports_and_what_was_not_is_the_callers() {
     let filler = frame(&pool, 60).into_mbuf();
     let mut full_after = 0;
     loop {
-        let mut burst: ArrayVec<Mbuf, 32> = (0..32).map(|_| filler.share()).collect();
+        let mut burst: ArrayVec<Mbuf, 32> = (0..32).filter_map(|_| filler.share()).collect();
         let sent = tx.transmit(&mut burst);
         full_after += sent;
         assert_eq!(burst.len(), 32 - sent);
@@ -254,10 +266,10 @@ fn packets_that_are_not_unique_are_copied_or_dropped_and_counted() {
     let mut burst = ArrayVec::<Mbuf, 32>::new();
     burst.push(frame(&pool, 61).into_mbuf());
     burst.push(frame(&pool, 1500).into_mbuf().chain(frame(&pool, 600)).expect("a chain"));
-    burst.push(mirrored.share());
+    burst.extend(mirrored.share());
     burst.push(frame(&pool, 62).into_mbuf());
     burst.push(frame(&pool, 40).into_mbuf().chain(frame(&pool, 50)).expect("a chain"));
-    burst.push(mirrored.share());
+    burst.extend(mirrored.share());
     assert_eq!(tx.transmit(&mut burst), 6);
     let mut received = ArrayVec::<UniqueMbuf, 32>::new();
     assert_eq!(rx.receive_unique(&mut received), 4);
@@ -301,7 +313,9 @@ fn queues_are_handed_out_once_and_hold_the_port_open() {
         .expect("closed")
         .start(&PortConfig::new(1, pool.clone()))
         .expect("a port");
-    assert!(port.stop().is_ok());
+    let stopped = port.stop().ok().expect("no queue is out");
+    let mut port = stopped.start(&PortConfig::new(1, pool.clone())).expect("a port");
+    assert!(port.take_rx(0).is_some(), "a new start has new queues");
 }
 
 #[test]

@@ -1,1 +1,27 @@
-//! Placeholder of the tree; filled by the next commits.
+//! The daemon's ear: reads policy directories, serves the HTTP/JSON API on a unix socket, and speaks it as a client.
+//!
+//! The daemon gives a [`DataPlane`]; [`bind`] takes the socket and [`Listening::serve`] answers on the calling thread
+//! until a [`Shutdown`] is triggered. The only crate with tokio, and no other crate sees it. `docs/api.md` is the
+//! user's view.
+#![forbid(unsafe_code)]
+
+pub mod api;
+pub mod client;
+pub mod files;
+
+mod apply;
+mod plane;
+mod routes;
+mod serve;
+mod shutdown;
+mod socket;
+mod views;
+
+pub use apply::{compile_sources, counts, digest};
+pub use plane::{DataPlane, PublishError, Published};
+pub use serve::{Listening, ServeError, bind, serve};
+pub use shutdown::Shutdown;
+pub use socket::BindError;
+
+/// Where the daemon answers unless told otherwise.
+pub const DEFAULT_SOCKET: &str = "/run/floodway/floodwayd.sock";

@@ -1,2 +1,53 @@
-//! Placeholder of the tree; filled by the next commits.
-fn main() {}
+//! `floodway`: checks policy files, hands them to the daemon, and shows what it does. `docs/cli.md` is the user's view.
+//!
+//! Each command gives an [`Outcome`]; only `main` writes and ends.
+#![forbid(unsafe_code)]
+
+mod apply;
+mod arguments;
+mod check;
+mod outcome;
+mod show;
+mod table;
+
+use std::process::ExitCode;
+
+use agent::client::Client;
+use clap::{CommandFactory, Parser};
+
+use arguments::{Arguments, Command};
+use outcome::Outcome;
+
+fn main() -> ExitCode {
+    // Usage errors end here, with code 2.
+    let arguments = Arguments::parse();
+    run(arguments).finish()
+}
+
+fn run(arguments: Arguments) -> Outcome {
+    let Arguments { command, socket, output } = arguments;
+    let client = Client::new(socket);
+    match command {
+        Command::Check { directory } => check::run(&directory, output),
+        Command::Apply { directory, expect_generation } => {
+            apply::run(&client, &directory, expect_generation, output)
+        }
+        Command::Show { what } => show::run(&client, what, output),
+        Command::Completion { shell } => completion(shell),
+        Command::Man => man(),
+    }
+}
+
+fn completion(shell: clap_complete::Shell) -> Outcome {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "floodway", &mut script);
+    Outcome::good(String::from_utf8_lossy(&script))
+}
+
+fn man() -> Outcome {
+    let mut page = Vec::new();
+    match clap_mangen::Man::new(Arguments::command()).render(&mut page) {
+        Ok(()) => Outcome::good(String::from_utf8_lossy(&page)),
+        Err(error) => Outcome::unwritable(&error),
+    }
+}

@@ -35,7 +35,7 @@ pub fn compile(policy: &Policy, previous: Option<&Program>) -> Result<Compiled, 
     let devices = topology::devices(policy, previous, &mut errors);
     let vteps = ids::vteps(policy, previous, &mut errors);
     let tenants = ids::tenants(policy, previous, &mut errors);
-    rules::refuse_too_many(policy, &mut errors);
+    let rules = rules::Rules::of(policy, &mut errors);
     if errors.has_errors() {
         return Err(errors.sorted());
     }
@@ -48,7 +48,7 @@ pub fn compile(policy: &Policy, previous: Option<&Program>) -> Result<Compiled, 
         sources: policy.sources.clone(),
         ..Program::default()
     };
-    let lists = rules::Rules::of(policy).into_program(&mut program);
+    let lists = rules.into_program(&mut program);
     program.tenants = topology::tenants(policy, &tenants, &vteps);
     program.ports = topology::ports(policy, &tenants, &lists);
     Ok(Compiled { program, warnings: Diagnostics::default() })

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use policy::{
-    Action, Diagnostics, Direction, Peer, Policy, Protocol, Service, Tenant, TenantPolicy, has_labels,
+    Action, Diagnostics, Direction, Labels, Peer, Policy, Position, Protocol, Remote, Service, Tenant,
+    TenantPolicy, TenantPort, has_labels,
 };
 use program::{
     Origin, PeerBlock, PortRange, Program, QpRange, Rule, RuleId, RuleListId, ServiceMatch, Verdict, limit,
@@ -14,17 +15,9 @@ use crate::error;
 /// Egress and ingress list of each tenant port, by the port's name.
 pub(crate) type PortLists<'a> = BTreeMap<&'a str, (RuleListId, RuleListId)>;
 
-pub(crate) fn refuse_too_many(policy: &Policy, errors: &mut Diagnostics) {
-    let mut count = 0;
-    for policy_of_tenant in &policy.policies {
-        count += policy_of_tenant.egress.len() + policy_of_tenant.ingress.len();
-        if count > limit::RULES {
-            let message = format!("more than {} rules", limit::RULES);
-            errors.push(error(policy.place(policy_of_tenant.name.at), message));
-            return;
-        }
-    }
-}
+/// Most prefixes and exceptions of all rules together, once labels and names are resolved: a rule of a few bytes can
+/// mean every address of a tenant.
+const BLOCKS_MAX: usize = 1 << 22;
 
 /// The tables under construction.
 pub(crate) struct Rules<'a> {
@@ -33,18 +26,31 @@ pub(crate) struct Rules<'a> {
     /// So that ports with the same rules share one list.
     known: BTreeMap<Vec<RuleId>, RuleListId>,
     of_ports: PortLists<'a>,
+    /// What is left of [`BLOCKS_MAX`].
+    blocks_left: usize,
+    /// The first rule for which there was no room.
+    refused: Option<(Position, String)>,
 }
 
 impl<'a> Rules<'a> {
-    pub fn of(policy: &'a Policy) -> Self {
-        let mut tables =
-            Self { rules: vec![], lists: vec![], known: BTreeMap::new(), of_ports: BTreeMap::new() };
+    pub fn of(policy: &'a Policy, errors: &mut Diagnostics) -> Self {
+        let mut tables = Self {
+            rules: vec![],
+            lists: vec![],
+            known: BTreeMap::new(),
+            of_ports: BTreeMap::new(),
+            blocks_left: BLOCKS_MAX,
+            refused: None,
+        };
         let mut policies = &policy.policies[..];
         // Tenants and policies are both sorted by the tenant's name.
         for tenant in &policy.tenants {
             let own = policies.partition_point(|policy| *policy.tenant <= *tenant.name);
             tables.add_tenant(tenant, &policies[..own]);
             policies = &policies[own..];
+        }
+        if let Some((at, message)) = tables.refused.take() {
+            errors.push(error(policy.place(at), message));
         }
         tables
     }
@@ -56,7 +62,8 @@ impl<'a> Rules<'a> {
     }
 
     fn add_tenant(&mut self, tenant: &'a Tenant, policies: &[TenantPolicy]) {
-        let numbered: Vec<Numbered> = policies.iter().map(|policy| self.add_policy(tenant, policy)).collect();
+        let hosts = Hosts::of(tenant);
+        let numbered: Vec<Numbered> = policies.iter().map(|policy| self.add_policy(&hosts, policy)).collect();
         for port in &tenant.ports {
             let selected = |numbered: &&Numbered| numbered.policy.ports.selects(&port.port, &port.labels);
             let mine: Vec<&Numbered> = numbered.iter().filter(selected).collect();
@@ -66,34 +73,51 @@ impl<'a> Rules<'a> {
         }
     }
 
-    fn add_policy<'p>(&mut self, tenant: &Tenant, policy: &'p TenantPolicy) -> Numbered<'p> {
+    fn add_policy<'p>(&mut self, hosts: &Hosts, policy: &'p TenantPolicy) -> Numbered<'p> {
         let mut add = |direction| -> Vec<RuleId> {
-            policy.rules(direction).iter().filter_map(|rule| self.add_rule(tenant, rule)).collect()
+            policy.rules(direction).iter().filter_map(|rule| self.add_rule(hosts, rule)).collect()
         };
         Numbered { policy, egress: add(Direction::Egress), ingress: add(Direction::Ingress) }
     }
 
-    /// `None` for a rule that no packet can match by its empty list of services: the program has no word for it.
-    fn add_rule(&mut self, tenant: &Tenant, rule: &policy::Rule) -> Option<RuleId> {
+    /// `None` for a rule without services, which no packet can match and for which the program has no word, and for
+    /// one that there is no room for.
+    fn add_rule(&mut self, hosts: &Hosts, rule: &policy::Rule) -> Option<RuleId> {
         let services = rule.services.as_deref();
-        if services.is_some_and(<[Service]>::is_empty) {
+        if services.is_some_and(<[Service]>::is_empty) || !self.has_room(hosts, rule) {
             return None;
         }
         // There are fewer rules than limit::RULES.
         let id = RuleId(self.rules.len() as u32);
+        let peers = rule.peers.as_ref();
         self.rules.push(Rule {
             verdict: match rule.action {
                 Action::Accept => Verdict::Accept,
                 Action::Deny => Verdict::Deny,
             },
-            peers: rule
-                .peers
-                .as_ref()
-                .map(|peers| peers.iter().flat_map(|peer| blocks(tenant, peer)).collect()),
+            peers: peers.map(|peers| peers.iter().flat_map(|peer| hosts.blocks(peer)).collect()),
             services: services.unwrap_or_default().iter().map(|service| service_match(*service)).collect(),
             origin: Origin { source: rule.at.source, line: rule.at.line },
         });
         Some(id)
+    }
+
+    /// Takes what the rule needs from what is left.
+    fn has_room(&mut self, hosts: &Hosts, rule: &policy::Rule) -> bool {
+        if self.refused.is_some() {
+            return false;
+        }
+        let blocks: usize = rule.peers.iter().flatten().map(|peer| hosts.count(peer)).sum();
+        let message = if self.rules.len() == limit::RULES {
+            format!("more than {} rules", limit::RULES)
+        } else if blocks > self.blocks_left {
+            format!("the peers of all rules come to more than {BLOCKS_MAX} prefixes")
+        } else {
+            self.blocks_left -= blocks;
+            return true;
+        };
+        self.refused = Some((rule.at, message));
+        false
     }
 
     fn list(&mut self, rules: impl Iterator<Item = RuleId>) -> RuleListId {
@@ -116,21 +140,51 @@ struct Numbered<'a> {
     ingress: Vec<RuleId>,
 }
 
-fn blocks(tenant: &Tenant, peer: &Peer) -> Vec<PeerBlock> {
-    let whole = |net| PeerBlock { net, except: Vec::new() };
-    match peer {
-        Peer::IpBlock { cidr, except } => {
-            vec![PeerBlock { net: cidr.value, except: except.iter().map(|part| part.value).collect() }]
+/// What the rules of a tenant can name.
+struct Hosts<'a> {
+    tenant: &'a Tenant,
+    remotes: BTreeMap<&'a str, &'a Remote>,
+}
+
+impl<'a> Hosts<'a> {
+    fn of(tenant: &'a Tenant) -> Self {
+        let named = |remote: &'a Remote| remote.name.as_ref().map(|name| (&***name, remote));
+        Self { tenant, remotes: tenant.remotes.iter().filter_map(named).collect() }
+    }
+
+    /// The addresses that a peer means.
+    fn blocks(&self, peer: &Peer) -> Vec<PeerBlock> {
+        let whole = |net| PeerBlock { net, except: Vec::new() };
+        match peer {
+            Peer::IpBlock { cidr, except } => {
+                vec![PeerBlock { net: cidr.value, except: except.iter().map(|part| part.value).collect() }]
+            }
+            Peer::Ports(labels) => {
+                let addresses = self.ports(labels).flat_map(|port| &port.addresses);
+                addresses.map(|address| whole(address.value.into())).collect()
+            }
+            Peer::Remote(name) => {
+                let Some(remote) = self.remotes.get(&*name.value) else { return Vec::new() };
+                let hosts = remote.addresses.iter().map(|address| address.value.into());
+                hosts.chain(remote.prefixes.iter().map(|prefix| prefix.value)).map(whole).collect()
+            }
         }
-        Peer::Ports(labels) => {
-            let ports = tenant.ports.iter().filter(|port| has_labels(&port.labels, labels));
-            ports.flat_map(|port| &port.addresses).map(|address| whole(address.value.into())).collect()
+    }
+
+    /// How many prefixes and exceptions [`Self::blocks`] gives.
+    fn count(&self, peer: &Peer) -> usize {
+        match peer {
+            Peer::IpBlock { except, .. } => 1 + except.len(),
+            Peer::Ports(labels) => self.ports(labels).map(|port| port.addresses.len()).sum(),
+            Peer::Remote(name) => self
+                .remotes
+                .get(&*name.value)
+                .map_or(0, |remote| remote.addresses.len() + remote.prefixes.len()),
         }
-        Peer::Remote(name) => {
-            let Some(remote) = tenant.remote(name) else { return Vec::new() };
-            let hosts = remote.addresses.iter().map(|address| address.value.into());
-            hosts.chain(remote.prefixes.iter().map(|prefix| prefix.value)).map(whole).collect()
-        }
+    }
+
+    fn ports(&self, labels: &'a Labels) -> impl Iterator<Item = &'a TenantPort> {
+        self.tenant.ports.iter().filter(move |port| has_labels(&port.labels, labels))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Devices, uplink, tunnel endpoints, tenants and their ports.
 
-use std::{cmp::Reverse, net::IpAddr};
+use std::{cmp::Reverse, collections::BTreeMap, net::IpAddr};
 
 use policy::{Diagnostics, Dscp, Policy};
 use program::{
@@ -90,6 +90,8 @@ pub(crate) fn tenants(
     vteps: &Ids<IpAddr, VtepId>,
 ) -> Vec<Option<Tenant>> {
     let mut table = vec![None; ids.table_len];
+    let all = &policy.fabric.vteps;
+    let vteps = all.iter().map(|vtep| (&*vtep.name.value, vteps.get(&vtep.address.value))).collect();
     for tenant in &policy.tenants {
         let id = ids.get(&&*tenant.name.value);
         table[usize::from(id.0)] = Some(Tenant {
@@ -98,15 +100,15 @@ pub(crate) fn tenants(
             vni: Vni(tenant.vni.value),
             gateway_mac: tenant.gateway.mac.value,
             gateways: tenant.gateway.addresses.iter().map(|address| address.value).collect(),
-            endpoints: endpoints(policy, tenant, vteps),
-            routes: routes(policy, tenant, vteps),
+            endpoints: endpoints(policy, tenant, &vteps),
+            routes: routes(tenant, &vteps),
             flow_quota: tenant.flow_quota,
         });
     }
     table
 }
 
-fn endpoints(policy: &Policy, tenant: &policy::Tenant, vteps: &Ids<IpAddr, VtepId>) -> Vec<Endpoint> {
+fn endpoints(policy: &Policy, tenant: &policy::Tenant, vteps: &VtepsByName) -> Vec<Endpoint> {
     let ports = tenant.ports.iter().flat_map(|port| {
         let place = Place::Port(port_id(policy, &port.port));
         port.addresses.iter().map(move |address| Endpoint {
@@ -116,7 +118,7 @@ fn endpoints(policy: &Policy, tenant: &policy::Tenant, vteps: &Ids<IpAddr, VtepI
         })
     });
     let remotes = tenant.remotes.iter().flat_map(|remote| {
-        let place = Place::Vtep(vtep_id(policy, &remote.vtep, vteps));
+        let place = Place::Vtep(vtep_id(&remote.vtep, vteps));
         remote.addresses.iter().map(move |address| Endpoint {
             address: address.value,
             mac: remote.mac.value,
@@ -128,12 +130,12 @@ fn endpoints(policy: &Policy, tenant: &policy::Tenant, vteps: &Ids<IpAddr, VtepI
     endpoints
 }
 
-fn routes(policy: &Policy, tenant: &policy::Tenant, vteps: &Ids<IpAddr, VtepId>) -> Vec<Route> {
+fn routes(tenant: &policy::Tenant, vteps: &VtepsByName) -> Vec<Route> {
     let mut routes: Vec<Route> = tenant
         .remotes
         .iter()
         .flat_map(|remote| {
-            let vtep = vtep_id(policy, &remote.vtep, vteps);
+            let vtep = vtep_id(&remote.vtep, vteps);
             remote.prefixes.iter().map(move |prefix| Route {
                 prefix: prefix.value,
                 mac: remote.mac.value,
@@ -145,9 +147,11 @@ fn routes(policy: &Policy, tenant: &policy::Tenant, vteps: &Ids<IpAddr, VtepId>)
     routes
 }
 
+type VtepsByName<'a> = BTreeMap<&'a str, VtepId>;
+
 /// A checked policy names only endpoints that exist.
-fn vtep_id(policy: &Policy, name: &str, vteps: &Ids<IpAddr, VtepId>) -> VtepId {
-    policy.fabric.vtep(name).map(|vtep| vteps.get(&vtep.address.value)).unwrap_or_default()
+fn vtep_id(name: &str, vteps: &VtepsByName) -> VtepId {
+    vteps.get(name).copied().unwrap_or_default()
 }
 
 pub(crate) fn ports(policy: &Policy, ids: &Ids<&str, TenantId>, lists: &PortLists) -> Vec<Option<Port>> {

@@ -2,7 +2,7 @@
 //! reached. Each check runs on what could be read, and none complains of a name that may stand in what could not.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::{IpAddr, Ipv6Addr},
 };
 
@@ -10,8 +10,8 @@ use ipnet::{IpNet, Ipv6Net};
 use wire::Mac;
 
 use crate::{
-    Direction, Fabric, Name, Peer, PortSelector, Position, Spanned, Tenant, TenantPolicy,
-    documents::Documents, has_labels, read::Report, suggest::did_you_mean,
+    Direction, Fabric, FabricPort, Name, Peer, PortSelector, Position, Rule, Spanned, Tenant, TenantPolicy,
+    Vtep, documents::Documents, has_labels, read::Report, suggest::did_you_mean,
 };
 
 /// IPv6 addresses that are on every link (RFC 4291, section 2.5.6).
@@ -31,11 +31,14 @@ pub(crate) fn all(documents: &Documents, report: &mut Report) {
     tenants_are_apart(documents, report);
     for tenant in &documents.tenants {
         addresses_have_one_owner(tenant, report);
-        macs_have_one_place(tenant, report);
+        macs_have_one_home(tenant, report);
         remotes(tenant, report);
-        if let [fabric] = &documents.fabrics[..] {
-            names_of_fabric(tenant, fabric, documents.unread.fabrics, report);
-            mtu_fits(tenant, fabric, report);
+    }
+    if let [fabric] = &documents.fabrics[..] {
+        let known = Known::of(fabric, documents.unread.fabrics);
+        for tenant in &documents.tenants {
+            names_of_fabric(tenant, &known, report);
+            mtu_fits(tenant, &known, report);
         }
     }
     policies(documents, report);
@@ -89,7 +92,10 @@ fn fabric_ports(fabric: &Fabric, report: &mut Report) {
 
 fn uplink(fabric: &Fabric, report: &mut Report) {
     let uplink = &fabric.uplink;
-    known_port(&uplink.port, fabric, false, report);
+    if fabric.is_whole && fabric.port(&uplink.port).is_none() {
+        let names = fabric.ports.iter().map(|port| &**port.name);
+        unknown("port", &uplink.port, names, "the Fabric lists none", report);
+    }
     if uplink.addresses.is_empty() && fabric.is_whole {
         report.error(uplink.at, "the uplink has no address; tunnels need one of each family that they use");
     }
@@ -229,27 +235,30 @@ fn addresses_have_one_owner(tenant: &Tenant, report: &mut Report) {
     }
 }
 
+/// Where a MAC lives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Home<'a> {
+    Gateway,
+    Port(&'a str),
+    Vtep(&'a str),
+}
+
 /// Within a tenant, a MAC is the gateway's, one port's, or of hosts behind one endpoint.
-fn macs_have_one_place(tenant: &Tenant, report: &mut Report) {
-    #[derive(PartialEq, Eq)]
-    enum Place<'a> {
-        Gateway,
-        Port(&'a str),
-        Vtep(&'a str),
-    }
-    let ports = tenant.ports.iter().map(|port| (Place::Port(&port.port), port.mac));
-    let remotes = tenant.remotes.iter().map(|remote| (Place::Vtep(&remote.vtep), remote.mac));
-    let mut places = BTreeMap::new();
-    for (place, mac) in std::iter::once((Place::Gateway, tenant.gateway.mac)).chain(ports).chain(remotes) {
-        let (first_place, first) = places.entry(mac.value).or_insert((place, mac.at));
-        let (first_at, is_same) = (*first, *first == mac.at);
-        let is_shared = matches!((&first_place, tenant.remotes.iter().find(|remote| remote.mac.at == mac.at)),
-            (Place::Vtep(first), Some(remote)) if *first == &**remote.vtep);
-        if !is_same && !is_shared {
-            let message =
-                format!("MAC address {} is in two places of tenant {}", mac.value, tenant.name.value);
-            report.error(mac.at, message).related(first_at, "it is first used here");
+fn macs_have_one_home(tenant: &Tenant, report: &mut Report) {
+    let ports = tenant.ports.iter().map(|port| (Home::Port(&port.port), port.mac));
+    let remotes = tenant.remotes.iter().map(|remote| (Home::Vtep(&remote.vtep), remote.mac));
+    let gateway = (Home::Gateway, tenant.gateway.mac);
+    let mut homes = BTreeMap::new();
+    for (home, mac) in std::iter::once(gateway).chain(ports).chain(remotes) {
+        let (first, first_at) = *homes.entry(mac.value).or_insert((home, mac.at));
+        if first_at == mac.at || (first == home && matches!(home, Home::Vtep(_))) {
+            continue;
         }
+        let is_derived = first_at == tenant.vni.at;
+        let note =
+            if is_derived { "it is the gateway's, made from this VNI" } else { "it is first used here" };
+        let message = format!("MAC address {} is in two places of tenant {}", mac.value, tenant.name.value);
+        report.error(mac.at, message).related(first_at, note);
     }
 }
 
@@ -260,26 +269,41 @@ fn remotes(tenant: &Tenant, report: &mut Report) {
     }
 }
 
-/// Ports and endpoints that a tenant names exist.
-fn names_of_fabric(tenant: &Tenant, fabric: &Fabric, may_be_unread: bool, report: &mut Report) {
-    for port in &tenant.ports {
-        known_port(&port.port, fabric, may_be_unread, report);
-        if *port.port == *fabric.uplink.port {
-            let message = format!("port {} is the uplink; it serves no single tenant", port.port.value);
-            report.error(port.port.at, message).related(fabric.uplink.port.at, "the uplink is chosen here");
-        }
-    }
-    for vtep in tenant.remotes.iter().map(|remote| &remote.vtep) {
-        if fabric.vtep(vtep).is_none() && fabric.is_whole && !may_be_unread {
-            let known = fabric.vteps.iter().map(|vtep| &**vtep.name);
-            unknown("vtep", vtep, known, "the Fabric lists none", report);
-        }
+/// What a Fabric has, by name.
+struct Known<'a> {
+    fabric: &'a Fabric,
+    ports: BTreeMap<&'a str, &'a FabricPort>,
+    vteps: BTreeMap<&'a str, &'a Vtep>,
+    /// A name that is not there is wrong: nothing was left out because of an error.
+    is_all: bool,
+}
+
+impl<'a> Known<'a> {
+    fn of(fabric: &'a Fabric, has_unread: bool) -> Self {
+        let ports = fabric.ports.iter().map(|port| (&**port.name, port)).collect();
+        let vteps = fabric.vteps.iter().map(|vtep| (&**vtep.name, vtep)).collect();
+        Self { fabric, ports, vteps, is_all: fabric.is_whole && !has_unread }
     }
 }
 
-fn known_port(port: &Spanned<Name>, fabric: &Fabric, may_be_unread: bool, report: &mut Report) {
-    if fabric.port(port).is_none() && fabric.is_whole && !may_be_unread {
-        unknown("port", port, fabric.ports.iter().map(|port| &**port.name), "the Fabric lists none", report);
+/// Ports and endpoints that a tenant names exist.
+fn names_of_fabric(tenant: &Tenant, known: &Known, report: &mut Report) {
+    let uplink = &known.fabric.uplink;
+    for port in tenant.ports.iter().map(|port| &port.port) {
+        if known.is_all && !known.ports.contains_key(&*port.value) {
+            let names = known.fabric.ports.iter().map(|port| &**port.name);
+            unknown("port", port, names, "the Fabric lists none", report);
+        }
+        if **port == *uplink.port {
+            let message = format!("port {} is the uplink; it serves no single tenant", port.value);
+            report.error(port.at, message).related(uplink.port.at, "the uplink is chosen here");
+        }
+    }
+    for vtep in tenant.remotes.iter().map(|remote| &remote.vtep) {
+        if known.is_all && !known.vteps.contains_key(&*vtep.value) {
+            let names = known.fabric.vteps.iter().map(|vtep| &**vtep.name);
+            unknown("vtep", vtep, names, "the Fabric lists none", report);
+        }
     }
 }
 
@@ -292,26 +316,31 @@ fn unknown<'a>(
     report: &mut Report,
 ) {
     const LISTED_MAX: usize = 8;
+    let is_full = report.diagnostics.is_full();
+    let entry = report.error(name.at, format!("unknown {what} {}", name.value));
+    if is_full {
+        return;
+    }
     let names: Vec<&str> = known.clone().take(LISTED_MAX).collect();
     let all = if names.is_empty() { if_none.into() } else { format!("known: {}", names.join(", ")) };
     let ellipsis = if known.clone().nth(LISTED_MAX).is_some() { ", ..." } else { "" };
-    let help = did_you_mean(name, known).unwrap_or(all + ellipsis);
-    report.error(name.at, format!("unknown {what} {}", name.value)).help(help);
+    entry.help(did_you_mean(name, known).unwrap_or(all + ellipsis));
 }
 
 /// Warns when a tenant's largest packet does not fit a tunnel.
-fn mtu_fits(tenant: &Tenant, fabric: &Fabric, report: &mut Report) {
-    let Some((_, uplink)) = fabric.port(&fabric.uplink.port) else { return };
-    let endpoints = tenant.remotes.iter().filter_map(|remote| fabric.vtep(&remote.vtep));
-    let Some(overhead) = endpoints
-        .map(|vtep| if vtep.address.is_ipv4() { OVERHEAD_V4_BYTES } else { OVERHEAD_V6_BYTES })
-        .max()
-    else {
-        return;
-    };
+fn mtu_fits(tenant: &Tenant, known: &Known, report: &mut Report) {
+    let fabric = known.fabric;
+    let Some(uplink) = known.ports.get(&*fabric.uplink.port.value) else { return };
+    let endpoints = tenant.remotes.iter().filter_map(|remote| known.vteps.get(&*remote.vtep.value));
+    let overheads = endpoints.map(|vtep| match vtep.address.value {
+        IpAddr::V4(_) => OVERHEAD_V4_BYTES,
+        IpAddr::V6(_) => OVERHEAD_V6_BYTES,
+    });
+    let Some(overhead) = overheads.max() else { return };
     let carried = u32::from(fabric.mtu_bytes(uplink)).saturating_sub(overhead);
     for port in &tenant.ports {
-        let Some((_, device)) = fabric.port(&port.port) else { continue };
+        let device = known.ports.get(&*port.port.value).filter(|device| !fabric.is_uplink(device));
+        let Some(device) = device else { continue };
         let mtu = u32::from(fabric.mtu_bytes(device));
         if mtu > carried {
             let message =
@@ -324,23 +353,49 @@ fn mtu_fits(tenant: &Tenant, fabric: &Fabric, report: &mut Report) {
 }
 
 fn policies(documents: &Documents, report: &mut Report) {
-    let tenants: BTreeMap<&str, &Tenant> =
-        documents.tenants.iter().map(|tenant| (&**tenant.name, tenant)).collect();
+    let tenants: BTreeMap<&str, Hosts> =
+        documents.tenants.iter().map(|tenant| (&**tenant.name, Hosts::of(tenant))).collect();
     let mut names = Seen::new();
     for policy in &documents.policies {
         let (tenant, name) = (&policy.tenant, &policy.name);
         let what = || format!("policy {} of tenant {} is given twice", name.value, tenant.value);
         names.claim((&tenant.value, &name.value), name.at, what, report);
+        rules_are_reached(&policy.egress, report);
+        rules_are_reached(&policy.ingress, report);
         match tenants.get(&*tenant.value) {
-            Some(tenant) if tenant.is_whole => {
-                selected_ports(policy, tenant, report);
-                peers(policy, tenant, report);
+            Some(hosts) if hosts.tenant.is_whole => {
+                selected_ports(policy, hosts.tenant, report);
+                peers(policy, hosts, report);
             }
             None if !documents.unread.tenants => {
                 unknown("tenant", tenant, tenants.keys().copied(), "no document is of kind Tenant", report);
             }
             _ => {}
         }
+    }
+}
+
+/// What the rules of a tenant can name.
+struct Hosts<'a> {
+    tenant: &'a Tenant,
+    remotes: BTreeSet<&'a str>,
+}
+
+impl<'a> Hosts<'a> {
+    fn of(tenant: &'a Tenant) -> Self {
+        let names = tenant.remotes.iter().filter_map(|remote| remote.name.as_ref());
+        Self { tenant, remotes: names.map(|name| &***name).collect() }
+    }
+}
+
+/// Warns of rules below one without conditions. Narrower shadows are not looked for.
+fn rules_are_reached(rules: &[Rule], report: &mut Report) {
+    let decides_all = |rule: &Rule| rule.peers.is_none() && rule.services.is_none();
+    let Some(last) = rules.iter().position(decides_all) else { return };
+    if let Some(rule) = rules.get(last + 1) {
+        report
+            .warning(rule.at, "no packet comes to this rule, nor to those below it")
+            .related(rules[last].at, "this rule decides every packet");
     }
 }
 
@@ -367,16 +422,14 @@ fn unknown_port_of(tenant: &Tenant, name: &Spanned<Name>, report: &mut Report) {
     unknown(&format!("port of tenant {}:", tenant.name.value), name, known, "the tenant lists none", report);
 }
 
-fn peers(policy: &TenantPolicy, tenant: &Tenant, report: &mut Report) {
+fn peers(policy: &TenantPolicy, Hosts { tenant, remotes }: &Hosts, report: &mut Report) {
     let rules =
         [Direction::Egress, Direction::Ingress].into_iter().flat_map(|direction| policy.rules(direction));
     for peer in rules.flat_map(|rule| rule.peers.iter().flatten()) {
         match peer {
-            Peer::Remote(name) if tenant.remote(name).is_none() => {
-                let known =
-                    tenant.remotes.iter().filter_map(|remote| remote.name.as_ref()).map(|name| &***name);
+            Peer::Remote(name) if !remotes.contains(&*name.value) => {
                 let what = format!("remote of tenant {}:", tenant.name.value);
-                unknown(&what, name, known, "the tenant names none", report);
+                unknown(&what, name, remotes.iter().copied(), "the tenant names none", report);
             }
             Peer::Ports(labels) if !tenant.ports.iter().any(|port| has_labels(&port.labels, labels)) => {
                 let message =

@@ -151,6 +151,11 @@ impl Diagnostics {
         }
     }
 
+    /// True when what comes now is counted only: its help need not be worked out.
+    pub(crate) fn is_full(&self) -> bool {
+        self.list.len() >= DIAGNOSTICS_MAX
+    }
+
     /// True when the documents are to be refused.
     pub fn has_errors(&self) -> bool {
         self.list.iter().any(|diagnostic| diagnostic.severity == Severity::Error)

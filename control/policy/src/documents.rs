@@ -92,30 +92,34 @@ impl Documents {
             self.unread = Unread { fabrics: true, tenants: true };
             return;
         };
-        let Some(name) = name else { return self.miss(kind) };
-        let Some(spec) = spec else { return self.miss(kind) };
+        // No document refers to a TenantPolicy.
+        let mut ignored = false;
         match kind {
             Kind::Fabric => {
-                keep(&mut self.fabrics, Fabric::read(name, spec, report), &mut self.unread.fabrics)
+                keep(&mut self.fabrics, &mut self.unread.fabrics, name, spec, Fabric::read, report)
             }
             Kind::Tenant => {
-                keep(&mut self.tenants, Tenant::read(name, spec, report), &mut self.unread.tenants)
+                keep(&mut self.tenants, &mut self.unread.tenants, name, spec, Tenant::read, report)
             }
-            Kind::TenantPolicy => self.policies.extend(TenantPolicy::read(name, spec, report)),
-        }
-    }
-
-    fn miss(&mut self, kind: Kind) {
-        match kind {
-            Kind::Fabric => self.unread.fabrics = true,
-            Kind::Tenant => self.unread.tenants = true,
-            // No document refers to one.
-            Kind::TenantPolicy => {}
+            Kind::TenantPolicy => {
+                keep(&mut self.policies, &mut ignored, name, spec, TenantPolicy::read, report)
+            }
         }
     }
 }
 
-fn keep<T>(list: &mut Vec<T>, document: Option<T>, unread: &mut bool) {
+/// Reads a document into its list; one without a name is read for its errors only.
+fn keep<T>(
+    list: &mut Vec<T>,
+    unread: &mut bool,
+    name: Option<Spanned<Name>>,
+    spec: Option<&Node>,
+    read: fn(Spanned<Name>, &Node, &mut Report) -> Option<T>,
+    report: &mut Report,
+) {
+    let is_named = name.is_some();
+    let name = name.unwrap_or_else(Name::missing);
+    let document = spec.and_then(|spec| read(name, spec, report)).filter(|_| is_named);
     *unread |= document.is_none();
     list.extend(document);
 }

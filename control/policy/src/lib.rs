@@ -44,6 +44,8 @@ pub mod limit {
     pub const NODES_MAX: usize = 1 << 20;
     /// Lists and maps inside each other.
     pub const DEPTH_MAX: usize = 32;
+    /// Ports of one tenant: no card has more.
+    pub const TENANT_PORTS_MAX: usize = 512;
     /// Bytes of a name.
     pub const NAME_BYTES_MAX: usize = 63;
 }

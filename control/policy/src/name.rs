@@ -3,6 +3,7 @@
 use std::{borrow::Borrow, fmt, ops::Deref};
 
 use crate::{
+    Position, Spanned,
     limit::NAME_BYTES_MAX,
     read::{Read, Report, quote, text},
     yaml::Node,
@@ -14,6 +15,11 @@ use crate::{
 pub struct Name(String);
 
 impl Name {
+    /// Stands for a name that could not be read.
+    pub(crate) fn missing() -> Spanned<Self> {
+        Spanned { value: Self(String::new()), at: Position::default() }
+    }
+
     fn new(text: &str) -> Option<Self> {
         let is_inner =
             |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');

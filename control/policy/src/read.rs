@@ -10,7 +10,7 @@ use wire::Mac;
 
 use crate::{
     Diagnostic, Diagnostics, Place, Position, Severity, Spanned,
-    suggest::did_you_mean,
+    suggest::{did_you_mean, nearest},
     yaml::{Key, Node, Value},
 };
 
@@ -104,6 +104,9 @@ pub(crate) struct Fields<'n, 'r, 's> {
     asked: Vec<&'static str>,
     /// Reported by [`Self::misplaced`].
     misplaced: Vec<&'static str>,
+    /// Required, and not there.
+    missing: Vec<&'static str>,
+    errors_before: usize,
     pub report: &'r mut Report<'s>,
 }
 
@@ -111,9 +114,16 @@ impl<'n, 'r, 's> Fields<'n, 'r, 's> {
     /// `what` names the map in messages: "a rule", "the uplink".
     pub fn of(node: &'n Node, what: &'static str, report: &'r mut Report<'s>) -> Option<Self> {
         match &node.value {
-            Value::Map(entries) => {
-                Some(Self { what, at: node.at, entries, asked: vec![], misplaced: vec![], report })
-            }
+            Value::Map(entries) => Some(Self {
+                what,
+                at: node.at,
+                entries,
+                asked: vec![],
+                misplaced: vec![],
+                missing: vec![],
+                errors_before: report.errors,
+                report,
+            }),
             _ => unexpected(node, &format!("{what} with fields"), report),
         }
     }
@@ -128,7 +138,7 @@ impl<'n, 'r, 's> Fields<'n, 'r, 's> {
     pub fn required_node(&mut self, name: &'static str) -> Option<&'n Node> {
         let node = self.node(name);
         if node.is_none() {
-            self.report.error(self.at, format!("{} has no field `{name}`", self.what));
+            self.missing.push(name);
         }
         node
     }
@@ -176,16 +186,35 @@ impl<'n, 'r, 's> Fields<'n, 'r, 's> {
         self.at
     }
 
-    /// Reports the fields that nobody asked for. To be called when all have been.
-    pub fn finish(self) {
-        let Self { what, entries, asked, misplaced, report, .. } = self;
+    /// Reports the fields that are missing and those that nobody asked for. To be called when all have been asked for.
+    /// True when nothing in the map was wrong.
+    pub fn finish(self) -> bool {
+        let Self { what, at, entries, asked, misplaced, mut missing, errors_before, report } = self;
         let is_known = |name: &str| asked.contains(&name) || misplaced.contains(&name);
-        for (key, _) in entries.iter().filter(|(key, _)| !is_known(&key.text)) {
-            let known =
-                asked.iter().copied().filter(|name| !entries.iter().any(|(key, _)| key.text == *name));
-            let help = did_you_mean(&key.text, known).or_else(|| Some(one_of(&asked)));
-            report.error(key.at, format!("unknown field {} in {what}", quote(&key.text))).help_if(help);
+        let is_absent = |name: &&'static str| !entries.iter().any(|(key, _)| key.text == *name);
+        let absent: Vec<&str> = asked.iter().copied().filter(is_absent).collect();
+        for (key, value) in entries.iter().filter(|(key, _)| !is_known(&key.text)) {
+            if report.diagnostics.is_full() {
+                report.error(key.at, format!("unknown field {} in {what}", quote(&key.text)));
+                continue;
+            }
+            let meant = nearest(&key.text, absent.iter().copied());
+            // A mistyped name is one mistake, not two.
+            missing.retain(|name| Some(*name) != meant);
+            let help = match meant {
+                Some(name) => format!("did you mean `{name}`?"),
+                // As in `{device: dpdk:net_tap0,iface=red0}`.
+                None if value.value == Value::Null => {
+                    "a comma in `{}` ends a value: put quotes around it".into()
+                }
+                None => one_of(&asked),
+            };
+            report.error(key.at, format!("unknown field {} in {what}", quote(&key.text))).help(help);
         }
+        for name in missing {
+            report.error(at, format!("{what} has no field `{name}`"));
+        }
+        report.errors == errors_before
     }
 }
 

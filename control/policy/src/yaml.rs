@@ -49,11 +49,11 @@ pub(crate) fn documents(source: u32, bytes: &[u8], report: &mut Report) -> Vec<O
             return vec![None];
         }
     };
-    let mut budget = Budget { nodes: NODES_MAX, documents: DOCUMENTS_MAX };
+    let mut budget = Budget { nodes: NODES_MAX, documents: DOCUMENTS_MAX, is_spent: false };
     let mut documents = Vec::new();
     for chunk in chunks(&text) {
         documents.append(&mut Builder::new(source, &chunk, &mut budget, report).build(chunk.text));
-        if budget.is_spent() {
+        if budget.is_spent {
             break;
         }
     }
@@ -140,12 +140,25 @@ fn is_document_start(line: &str) -> bool {
 struct Budget {
     nodes: usize,
     documents: usize,
+    /// More was asked for than there was.
+    is_spent: bool,
 }
 
 impl Budget {
-    fn is_spent(&self) -> bool {
-        self.nodes == 0 || self.documents == 0
+    fn take_node(&mut self) -> bool {
+        take(&mut self.nodes, &mut self.is_spent)
     }
+
+    fn take_document(&mut self) -> bool {
+        take(&mut self.documents, &mut self.is_spent)
+    }
+}
+
+/// False when nothing is left.
+fn take(left: &mut usize, is_spent: &mut bool) -> bool {
+    *is_spent |= *left == 0;
+    *left = left.saturating_sub(1);
+    !*is_spent
 }
 
 /// Why a chunk is read no further.
@@ -155,6 +168,8 @@ struct Stop(Position, String);
 struct Builder<'a, 'r> {
     source: u32,
     lines_before: usize,
+    /// Where the chunk's text ends. What is missing is reported here, not on the empty lines after it.
+    end: Position,
     open: Vec<Open>,
     budget: &'a mut Budget,
     report: &'a mut Report<'r>,
@@ -173,14 +188,18 @@ enum Inside {
 
 impl<'a, 'r> Builder<'a, 'r> {
     fn new(source: u32, chunk: &Chunk<'_>, budget: &'a mut Budget, report: &'a mut Report<'r>) -> Self {
-        Self { source, lines_before: chunk.lines_before, open: Vec::new(), budget, report }
+        let mut end = end_of(source, chunk.text.trim_end());
+        end.line += count(chunk.lines_before);
+        Self { source, lines_before: chunk.lines_before, end, open: Vec::new(), budget, report }
     }
 
     fn build(mut self, text: &str) -> Vec<Option<Node>> {
         let mut documents = Vec::new();
         let result = self.fill(text, &mut documents);
         if let Err(Stop(at, message)) = result {
-            self.report.error(at, message);
+            let help =
+                message.contains(" tab").then(|| "indent with spaces: YAML does not take tabs there".into());
+            self.report.error(at, message).help_if(help);
             documents.push(None);
         }
         documents
@@ -208,10 +227,9 @@ impl<'a, 'r> Builder<'a, 'r> {
         let at = self.position(&span.start);
         let node = match event {
             Event::DocumentStart(_) => {
-                self.budget.documents -= 1;
-                self.refuse(self.budget.documents == 0, at, || {
-                    format!("more than {} documents in one file", DOCUMENTS_MAX - 1)
-                })?;
+                if !self.budget.take_document() {
+                    return Err(Stop(at, format!("more than {DOCUMENTS_MAX} documents in one file")));
+                }
                 return Ok(None);
             }
             Event::SequenceStart(anchor, tag) => {
@@ -240,9 +258,9 @@ impl<'a, 'r> Builder<'a, 'r> {
     }
 
     fn open(&mut self, open: Open) -> Result<Option<Node>, Stop> {
-        self.refuse(self.open.len() == DEPTH_MAX, open.at, || {
-            format!("nested deeper than {DEPTH_MAX} levels")
-        })?;
+        if self.open.len() == DEPTH_MAX {
+            return Err(Stop(open.at, format!("nested deeper than {DEPTH_MAX} levels")));
+        }
         self.open.push(open);
         Ok(None)
     }
@@ -258,12 +276,15 @@ impl<'a, 'r> Builder<'a, 'r> {
 
     /// Puts a finished node where it belongs; gives it back when it is the root.
     fn attach(&mut self, node: Node) -> Result<Option<Node>, Stop> {
-        self.budget.nodes -= 1;
-        self.refuse(self.budget.nodes == 0, node.at, || format!("more than {NODES_MAX} values in one file"))?;
+        if !self.budget.take_node() {
+            return Err(Stop(node.at, format!("more than {NODES_MAX} values in one file")));
+        }
         match self.open.last_mut().map(|open| &mut open.inside) {
             None => return Ok(Some(node)),
             Some(Inside::List(items)) => items.push(node),
-            Some(Inside::Map(entries, key @ Some(_))) => entries.extend(key.take().map(|key| (key, node))),
+            Some(Inside::Map(entries, key @ Some(_))) => {
+                entries.extend(key.take().map(|key| entry(key, node)))
+            }
             Some(Inside::Map(_, key)) => {
                 let at = node.at;
                 let (Value::Plain(text) | Value::Quoted(text)) = node.value else {
@@ -303,17 +324,16 @@ impl<'a, 'r> Builder<'a, 'r> {
         }
     }
 
-    fn refuse(&self, bad: bool, at: Position, message: impl Fn() -> String) -> Result<(), Stop> {
-        if bad { Err(Stop(at, message())) } else { Ok(()) }
-    }
-
     fn position(&self, marker: &Marker) -> Position {
-        Position {
-            source: self.source,
-            line: count(marker.line().max(1) + self.lines_before),
-            column: count(marker.col() + 1),
-        }
+        let line = count(marker.line().max(1) + self.lines_before);
+        Position { source: self.source, line, column: count(marker.col() + 1) }.min(self.end)
     }
+}
+
+/// A value that is not there is reported at the field's name.
+fn entry(key: Key, node: Node) -> (Key, Node) {
+    let at = if node.value == Value::Null { key.at } else { node.at };
+    (key, Node { at, ..node })
 }
 
 fn scalar(text: String, style: ScalarStyle) -> Value {

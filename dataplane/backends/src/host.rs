@@ -7,6 +7,7 @@
 //! | `pcap:rx=<file>,tx=<file>,loop` | capture files: one of `rx` and `tx` may be absent, `loop` repeats `rx` |
 
 use std::{
+    os::fd::{AsFd, BorrowedFd},
     path::Path,
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
@@ -46,6 +47,16 @@ pub enum HostRx {
     Tap(TapRx),
     /// A capture file.
     Pcap(PcapRx),
+}
+
+impl HostRx {
+    /// What to wait on with `poll(2)` until a packet comes, where the kernel can tell.
+    pub fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Tap(rx) => Some(rx.as_fd()),
+            Self::Memory(_) | Self::Pcap(_) => None,
+        }
+    }
 }
 
 impl RxQueue for HostRx {
@@ -150,19 +161,32 @@ pub fn open(device: &str, mtu: u16, pool: &Pool) -> Result<Opened, OpenError> {
             Ok(Opened { io, facts, counters, wire: None })
         }
         Some(("pcap", files)) => {
-            let Files { rx, tx, repeat } =
+            let files =
                 parse_files(files).map_err(|problem| OpenError::Pcap { device: device.into(), problem })?;
-            let load = |file| Capture::load(Path::new(file)).map(|capture| Source { capture, repeat });
-            let source = rx.map(load).transpose()?;
-            let create = |file| CaptureWriter::create(Path::new(file), Precision::Nanoseconds);
-            let writer = tx.map(create).transpose()?;
-            let io = pcap::port(source, writer, pool, wall_clock, Arc::clone(&counters))?;
-            let io = PortIo { rx: HostRx::Pcap(io.rx), tx: HostTx::Pcap(io.tx) };
+            let io = open_pcap(&files, pool, Arc::clone(&counters))?;
             Ok(Opened { io, facts: derived, counters, wire: None })
         }
         Some(("dpdk", _)) => Err(OpenError::Dpdk { device: device.into() }),
         _ => Err(OpenError::Unknown { device: device.into() }),
     }
+}
+
+fn open_pcap(
+    files: &Files,
+    pool: &Pool,
+    counters: Arc<PortCounters>,
+) -> Result<PortIo<HostBackend>, PcapError> {
+    let load = |file| {
+        let capture = Capture::load(Path::new(file))?;
+        // Before `tx` is emptied.
+        capture.check_room(pool.room())?;
+        Ok::<_, PcapError>(Source { capture, repeat: files.repeat })
+    };
+    let source = files.rx.map(load).transpose()?;
+    let create = |file| CaptureWriter::create(Path::new(file), Precision::Nanoseconds);
+    let writer = files.tx.map(create).transpose()?;
+    let io = pcap::port(source, writer, pool, wall_clock, counters)?;
+    Ok(PortIo { rx: HostRx::Pcap(io.rx), tx: HostTx::Pcap(io.tx) })
 }
 
 #[derive(Default)]

@@ -3,7 +3,10 @@
 //! They share one buffer type, [`memory::MemoryBuf`], so that a daemon without DPDK mixes them freely; [`host`]
 //! opens any of them by its device string.
 
+pub mod allocations;
 pub mod counts;
+#[cfg(feature = "dpdk")]
+pub mod dpdk;
 pub mod host;
 pub mod memory;
 pub mod pcap;

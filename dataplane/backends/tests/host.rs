@@ -3,8 +3,9 @@
 use backends::{
     host::{self, HostRx, OpenError},
     memory::Pool,
+    pcap::{CaptureWriter, Precision},
 };
-use packet::{Buf, Burst, RxQueue, TxQueue};
+use packet::{Buf, Burst, Nanos, RxQueue, TxQueue};
 
 #[test]
 fn memory_ports_have_a_wire_and_a_steady_mac() {
@@ -69,4 +70,18 @@ fn wrong_devices_are_named_with_what_to_write() {
     }
     assert!(matches!(error("pcap:rx=no/such.pcap"), OpenError::File(_)));
     assert!(matches!(error("tap:a/b"), OpenError::Tap(_)));
+}
+
+#[test]
+fn a_failed_open_leaves_the_file_to_write_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (long, kept) = (folder.path().join("long.pcap"), folder.path().join("kept.pcap"));
+    let mut writer = CaptureWriter::create(&long, Precision::Microseconds).unwrap();
+    assert_eq!(writer.write(Nanos(0), &[0; 65]), 0);
+    drop(writer);
+    std::fs::write(&kept, b"kept").unwrap();
+    let device = format!("pcap:rx={},tx={}", long.display(), kept.display());
+    let error = host::open(&device, 1500, &Pool::with_room(1, 64)).err().unwrap();
+    assert!(error.to_string().ends_with("packet 1 has 65 bytes, a packet buffer has 64"), "{error}");
+    assert_eq!(std::fs::read(&kept).unwrap(), b"kept");
 }

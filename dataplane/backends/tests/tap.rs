@@ -11,6 +11,7 @@ use std::{
 use backends::{
     PortFacts,
     counts::PortCounters,
+    host,
     memory::Pool,
     tap::{self, TapBackend, TapError},
 };
@@ -186,6 +187,22 @@ fn an_empty_pool_leaves_frames_with_the_kernel() {
         drop(held);
         port.expect(|frame| frame[12..14] == [8, 6]);
         port.finish();
+    });
+}
+
+#[test]
+fn a_device_string_opens_it_and_poll_wakes_for_it() {
+    in_namespace(|| {
+        let pool = Pool::new(8);
+        let mut opened = host::open("tap:fwtap0", 1400, &pool).unwrap();
+        assert_eq!((&opened.facts.name[..], opened.facts.mtu, opened.wire.is_none()), ("fwtap0", 1400, true));
+        assert!(!opened.facts.mac.is_zero() && !opened.facts.mac.is_multicast());
+        assert!(ip(&["addr", "add", "10.9.0.1/24", "dev", "fwtap0"]));
+        UdpSocket::bind("10.9.0.1:0").unwrap().send_to(b"who?", "10.9.0.9:7").unwrap();
+        let mut fds = [PollFd::new(opened.io.rx.readiness().unwrap(), PollFlags::POLLIN)];
+        assert_eq!(poll(&mut fds, PollTimeout::from(5_000_u16)), Ok(1));
+        assert!(opened.io.rx.receive(&mut Burst::new()) > 0);
+        assert!(opened.counters.read().rx_packets > 0);
     });
 }
 

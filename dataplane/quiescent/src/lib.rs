@@ -5,6 +5,8 @@
 
 pub mod cell;
 pub mod counters;
+#[cfg(all(test, loom))]
+mod loom;
 pub mod publish;
 pub mod ring;
 mod sync;

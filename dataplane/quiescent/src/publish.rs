@@ -98,6 +98,9 @@ impl<T> Publisher<T> {
     }
 
     /// Replaces the value for every load from now on; the one before waits for [`Publisher::reclaim`].
+    ///
+    /// While a reader is stuck each publication adds to what waits: whoever must bound that looks at
+    /// [`Publisher::waiting`] first, and refuses.
     #[allow(clippy::boxed_local)] // as in `new`
     pub fn publish(&mut self, value: Box<T>) -> Epoch {
         self.epoch += 1;
@@ -170,7 +173,12 @@ impl<T> Drop for Publisher<T> {
     }
 }
 
-/// The side of one worker.
+/// The side of one worker. It may move to another thread, but not be used by two:
+///
+/// ```compile_fail,E0277
+/// fn share<T: Sync>(_: T) {}
+/// share(quiescent::Publisher::new(Box::new(1)).reader());
+/// ```
 pub struct Reader<T> {
     core: Arc<Core<T>>,
     note: Arc<Note>,
@@ -187,7 +195,16 @@ unsafe impl<T: Send + Sync> Send for Reader<T> {}
 impl<T> Reader<T> {
     /// The value published last, and a notice that the one loaded before is no longer used.
     ///
-    /// One acquire load; a store, to this reader's own cache line, only when the value has changed.
+    /// One acquire load; a store, to this reader's own cache line, only when the value has changed. What was loaded
+    /// cannot be kept beyond that:
+    ///
+    /// ```compile_fail,E0499
+    /// let mut publisher = quiescent::Publisher::new(Box::new(1));
+    /// let mut reader = publisher.reader();
+    /// let before = reader.load();
+    /// reader.load();
+    /// assert_eq!(*before, 1);
+    /// ```
     #[inline(always)]
     pub fn load(&mut self) -> &T {
         self.load_with_epoch().0

@@ -119,10 +119,10 @@ pub fn pseudo_ipv6(src: &[u8; 16], dst: &[u8; 16], next_header: u8, len: u32) ->
 pub enum Check {
     /// Right.
     Right,
-    /// Wrong; or UDP over IPv6 without one (RFC 8200, section 8.1; what RFC 6935 lets tunnels do is up to the
-    /// caller).
+    /// Wrong.
     Wrong,
-    /// UDP over IPv4 without one.
+    /// UDP without one: the sender's choice over IPv4; over IPv6 for tunnels only (RFC 8200, section 8.1; RFC 6935),
+    /// which the caller knows.
     Absent,
     /// Cannot be said: a fragment, a protocol the parser does not read, SCTP (CRC32c), or an IPv6 destination
     /// that a routing header changes on the way.
@@ -133,7 +133,7 @@ pub enum Check {
 pub fn verify_l4(frame: &[u8], parsed: &Parsed) -> Check {
     let Some((bytes, at, pseudo)) = l4_parts(frame, parsed) else { return Check::Unknown };
     if parsed.is_udp() && bytes.get(at..at + 2) == Some(&[0, 0]) {
-        return if parsed.l3 == L3::Ipv4 { Check::Absent } else { Check::Wrong };
+        return Check::Absent;
     }
     if pseudo.add_bytes(bytes).fold() == 0xffff { Check::Right } else { Check::Wrong }
 }

@@ -23,8 +23,6 @@ pub mod option {
     pub const PAD1: u8 = 0;
     /// Jumbo payload (RFC 2675).
     pub const JUMBO: u8 = 0xc2;
-    /// IOAM trace that nodes may rewrite (RFC 9486, section 3).
-    pub const IOAM_MUTABLE: u8 = 0x31;
     /// The upper bits of an option kind say what a node that does not know it must do;
     /// zero means "skip" (RFC 8200, section 4.2).
     pub const ACTION: u8 = 0xc0;

@@ -1,2 +1,119 @@
-//! Placeholder of the tree; filled by the next commits.
-fn main() {}
+//! floodwayd: opens the ports, starts the workers, answers on a socket. No packet logic.
+//!
+//! Order of start: arguments, policy directory, socket (so that a second daemon ends before it touches a device),
+//! ports, workers. Order of end: socket, workers, ports, DPDK; each lets go of what it holds.
+
+mod args;
+mod clock;
+mod plane;
+mod ports;
+mod signals;
+mod worker;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use clap::Parser;
+use program::Program;
+
+use args::Args;
+use plane::Plane;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    start_logging(&args.log);
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("floodwayd: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> anyhow::Result<()> {
+    let program = read_policy(args)?;
+    let listening = agent::bind(&args.socket)?;
+    let shutdown = agent::Shutdown::new();
+    signals::end_on(&shutdown)?;
+    if ports::want_dpdk(&program)? {
+        run_on_dpdk(args, program, listening, &shutdown)
+    } else {
+        let mut opened = ports::host::open(args, &program)?;
+        serve(args, program, listening, &shutdown, &mut opened)
+    }
+}
+
+#[cfg(feature = "dpdk")]
+fn run_on_dpdk(
+    args: &Args,
+    program: Program,
+    listening: agent::Listening,
+    shutdown: &agent::Shutdown,
+) -> anyhow::Result<()> {
+    let mut opened = ports::dpdk::open(args, &program)?;
+    serve(args, program, listening, shutdown, &mut opened)
+}
+
+#[cfg(not(feature = "dpdk"))]
+fn run_on_dpdk(
+    _args: &Args,
+    _program: Program,
+    _listening: agent::Listening,
+    _shutdown: &agent::Shutdown,
+) -> anyhow::Result<()> {
+    Err(anyhow!("the policy names dpdk: devices, and this floodwayd was built without DPDK: build it with --features dpdk"))
+}
+
+/// Runs until the shutdown or until the worker ends by itself, which it never should.
+fn serve<W: ports::World>(
+    args: &Args,
+    program: Program,
+    listening: agent::Listening,
+    shutdown: &agent::Shutdown,
+    world: &mut W,
+) -> anyhow::Result<()> {
+    let (plane, parts) = Plane::new(args, Arc::new(program), world.facts())?;
+    let worker = worker::start(args, world, parts, shutdown)?;
+    let plane = Arc::new(plane);
+    tracing::info!(socket = %args.socket.display(), "ready");
+    listening.serve(plane.clone(), shutdown);
+    tracing::info!("ending: the workers send what they hold and stop");
+    let ended = worker.stop();
+    log_totals(&plane);
+    ended.map_err(|panic| anyhow!("the worker ended by a fault: {panic}"))
+}
+
+fn read_policy(args: &Args) -> anyhow::Result<Program> {
+    let sources = agent::files::read_directory(&args.policy)?;
+    let compiled = agent::compile_sources(&sources, None)
+        .map_err(|diagnostics| anyhow!("the policy in {} is refused\n{diagnostics}", args.policy.display()))?;
+    if !compiled.warnings.is_empty() {
+        eprintln!("{}", compiled.warnings);
+    }
+    Ok(compiled.program)
+}
+
+fn log_totals(plane: &Plane) {
+    let held = plane.held();
+    if held == 0 {
+        tracing::info!("every packet is accounted for");
+    } else {
+        tracing::error!(held, "packets that are neither sent nor dropped");
+    }
+}
+
+fn start_logging(filter: &str) {
+    let filter = tracing_subscriber::EnvFilter::try_new(filter);
+    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+}
+
+/// Eight bytes from the kernel's generator: nobody outside can aim at one bucket of a flow table.
+fn draw_seed() -> anyhow::Result<u64> {
+    let mut bytes = [0; 8];
+    let mut source = std::fs::File::open("/dev/urandom").context("cannot open /dev/urandom")?;
+    std::io::Read::read_exact(&mut source, &mut bytes).context("cannot read /dev/urandom")?;
+    Ok(u64::from_ne_bytes(bytes))
+}

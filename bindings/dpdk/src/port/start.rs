@@ -1,6 +1,6 @@
 //! Configuring a port and its queues.
 
-use core::ptr;
+use core::{ffi::CStr, ptr};
 
 use dpdk_sys as sys;
 
@@ -116,6 +116,7 @@ enum Stop {
 fn steps(device: &Device, config: &PortConfig, name: &str) -> Result<(), Stop> {
     let port = device.port;
     let info = device.info().map_err(|errno| Stop::Failed("read its abilities", errno))?;
+    let config = &as_the_driver_can(&info, config);
     check(&info, config, name).map_err(Stop::Refused)?;
     let step = |what: &'static str, code: i32| Errno::check(code).map_err(|errno| Stop::Failed(what, errno));
     let (mut rx_descriptors, mut tx_descriptors) = (config.rx_descriptors, config.tx_descriptors);
@@ -144,13 +145,27 @@ fn steps(device: &Device, config: &PortConfig, name: &str) -> Result<(), Stop> {
             )?;
         }
         // Configuring has noted the MTU; this tells the netdev or the card, where there is one.
-        step("set its MTU", unless_unsupported(sys::rte_eth_dev_set_mtu(port, config.mtu)))?;
+        if !leaves_mtu_to_kernel(&info) {
+            step("set its MTU", unless_unsupported(sys::rte_eth_dev_set_mtu(port, config.mtu)))?;
+        }
         step("start it", sys::rte_eth_dev_start(port))?;
         if config.promiscuous {
             step("make it promiscuous", unless_unsupported(sys::rte_eth_promiscuous_enable(port)))?;
         }
     }
     Ok(())
+}
+
+/// `net_af_packet` tells of 1,518 bytes, and carries what its interface and its `framesz` (2,048) do.
+fn as_the_driver_can(info: &sys::rte_eth_dev_info, config: &PortConfig) -> PortConfig {
+    let told = info.max_rx_pktlen.saturating_sub(FRAME_OVERHEAD_BYTES).min(u32::from(u16::MAX)) as u16;
+    let mtu = if leaves_mtu_to_kernel(info) { config.mtu.min(told) } else { config.mtu };
+    PortConfig { mtu, ..config.clone() }
+}
+
+fn leaves_mtu_to_kernel(info: &sys::rte_eth_dev_info) -> bool {
+    // SAFETY: a driver's name is a string constant of it, or null.
+    !info.driver_name.is_null() && unsafe { CStr::from_ptr(info.driver_name) } == c"net_af_packet"
 }
 
 fn check(info: &sys::rte_eth_dev_info, config: &PortConfig, name: &str) -> Result<(), StartError> {

@@ -132,13 +132,12 @@ fn same_family(a: IpAddr, b: IpAddr) -> bool {
 
 impl Fabric {
     pub(crate) fn read(name: Spanned<Name>, spec: &Node, report: &mut Report) -> Option<Self> {
-        let errors = report.errors;
         let mut fields = Fields::of(spec, "the spec of a Fabric", report)?;
         let ports = fields.required("ports");
         let uplink = fields.required("uplink");
         let vteps = fields.list("vteps");
-        fields.finish();
-        Some(Self { name, ports: ports?, uplink: uplink?, vteps, is_whole: report.errors == errors })
+        let is_whole = fields.finish();
+        Some(Self { name, ports: ports?, uplink: uplink?, vteps, is_whole })
     }
 }
 

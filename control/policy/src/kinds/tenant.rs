@@ -7,6 +7,7 @@ use wire::Mac;
 
 use crate::{
     Labels, Name, Position, Spanned,
+    limit::TENANT_PORTS_MAX,
     read::{Fields, Read, Report},
     yaml::Node,
 };
@@ -94,19 +95,30 @@ impl Tenant {
     }
 
     pub(crate) fn read(name: Spanned<Name>, spec: &Node, report: &mut Report) -> Option<Self> {
-        let errors = report.errors;
         let mut fields = Fields::of(spec, "the spec of a Tenant", report)?;
         let vni = fields.required_number("vni", 1..=VNI_MAX);
         let gateway: Option<GivenGateway> = fields.optional("gateway");
-        let ports = fields.list("ports");
+        let ports = read_ports(&mut fields);
         let remotes = fields.list("remotes");
         let quota = fields.optional("quota").unwrap_or(Quota { flows: FLOW_QUOTA_DEFAULT });
-        fields.finish();
+        let is_whole = fields.finish();
         let vni = vni?;
         let gateway = gateway.unwrap_or_default().of(vni);
-        let is_whole = report.errors == errors;
         Some(Self { name, vni, gateway, ports, remotes, flow_quota: quota.flows, is_whole })
     }
+}
+
+fn read_ports(fields: &mut Fields) -> Vec<TenantPort> {
+    let mut ports: Vec<TenantPort> = fields.list("ports");
+    if let Some(port) = ports.get(TENANT_PORTS_MAX) {
+        let message = format!(
+            "a tenant has at most {TENANT_PORTS_MAX} ports on one card; this one has {}",
+            ports.len()
+        );
+        fields.report.error(port.port.at, message);
+        ports.truncate(TENANT_PORTS_MAX);
+    }
+    ports
 }
 
 /// The gateway as written.

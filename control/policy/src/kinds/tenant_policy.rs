@@ -203,12 +203,24 @@ impl Read for IngressRule {
 
 fn read_rule(mut fields: Fields, peers: &'static str) -> Option<Rule> {
     let action = fields.required("action");
+    warn_of_empty(&mut fields, peers, "nobody is meant; leave the field out to mean anybody");
     let peers = fields.optional(peers);
+    warn_of_empty(&mut fields, "services", "no packet is meant; leave the field out to mean all");
     let services = fields.optional("services");
     fields.misplaced("ports", "ports are part of a service: `services: [{protocol: TCP, port: 80}]`");
     let at = fields.at();
-    fields.finish();
-    Some(Rule { at, action: action?, peers, services })
+    // Without what could not be read, the rule would say something else.
+    fields.finish().then_some(Rule { at, action: action?, peers, services })
+}
+
+/// Other policy languages take an empty list for everything.
+fn warn_of_empty(fields: &mut Fields, name: &'static str, meaning: &str) {
+    match fields.node(name) {
+        Some(Node { at, value: Value::List(items) }) if items.is_empty() => {
+            fields.report.warning(*at, format!("`{name}` is an empty list: {meaning}"));
+        }
+        _ => {}
+    }
 }
 
 impl Read for Action {
@@ -291,7 +303,6 @@ impl Read for Spoken {
 impl Read for Service {
     fn read(node: &Node, report: &mut Report) -> Option<Self> {
         let mut fields = Fields::of(node, "a service", report)?;
-        let errors = fields.report.errors;
         let protocol = fields.required("protocol");
         let service = match protocol {
             Some(Spoken::Ports(protocol)) => {
@@ -301,8 +312,12 @@ impl Read for Service {
             Some(Spoken::Icmpv6) => read_icmp(&mut fields).map(|(kind, code)| Self::Icmpv6(kind, code)),
             Some(Spoken::Roce) => read_queue_pairs(&mut fields).map(|(first, last)| Self::Roce(first, last)),
             Some(Spoken::Number(number)) => Some(Self::Number(number)),
-            // Without its protocol it is unknown which fields it takes.
-            None => return None,
+            // Without its protocol it is unknown which of its fields are wrong.
+            None => {
+                let _ =
+                    ["port", "endPort", "type", "code", "queuePairs"].map(|name| fields.node(name).is_some());
+                None
+            }
         };
         for name in ["port", "endPort"] {
             fields.misplaced(name, "only TCP, UDP and SCTP have ports");
@@ -311,8 +326,7 @@ impl Read for Service {
             fields.misplaced(name, "only ICMP and ICMPv6 have types and codes");
         }
         fields.misplaced("queuePairs", "only RoCEv2 has queue pairs");
-        let is_whole = fields.report.errors == errors;
-        fields.finish();
+        let is_whole = fields.finish();
         service.filter(|_| is_whole)
     }
 }

@@ -115,11 +115,7 @@ pub fn port(
     counters: Arc<PortCounters>,
 ) -> Result<PortIo<PcapBackend>, PcapError> {
     if let Some(Source { capture, .. }) = &source {
-        let too_long = capture.frames().enumerate().find(|(_, frame)| frame.len() > pool.room());
-        if let Some((index, frame)) = too_long {
-            let (file, packet) = (capture.file().into(), index + 1);
-            return Err(PcapError::TooLong { file, packet, len: frame.len(), room: pool.room() });
-        }
+        capture.check_room(pool.room())?;
     }
     let rx = PcapRx { source, next: 0, pool: pool.clone(), counters: Arc::clone(&counters) };
     Ok(PortIo { rx, tx: PcapTx { writer, clock, counters } })

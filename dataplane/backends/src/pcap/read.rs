@@ -87,6 +87,20 @@ impl Capture {
         (0..self.len()).filter_map(|index| self.frame(index))
     }
 
+    /// Checks that every packet fits a buffer of `room` bytes.
+    ///
+    /// # Errors
+    /// With the first packet that does not.
+    pub fn check_room(&self, room: usize) -> Result<(), PcapError> {
+        match self.frames().enumerate().find(|(_, frame)| frame.len() > room) {
+            None => Ok(()),
+            Some((index, frame)) => {
+                let (file, packet, len) = (self.file.clone(), index + 1, frame.len());
+                Err(PcapError::TooLong { file, packet, len, room })
+            }
+        }
+    }
+
     fn read_pcap(&mut self, content: &[u8]) -> Result<(), PcapError> {
         let (mut rest, header) =
             parse_pcap_header(content).map_err(|_| PcapError::NotACapture { file: self.file.clone() })?;

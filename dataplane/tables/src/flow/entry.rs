@@ -22,6 +22,11 @@ impl Timeout {
         Self(secs.saturating_mul(1_000))
     }
 
+    /// In milliseconds; 2^32 - 1 for [`Timeout::NEVER`].
+    pub const fn as_millis(self) -> u32 {
+        self.0
+    }
+
     /// True when a span of `idle` is at least this long.
     #[inline(always)]
     fn is_over(self, idle: Nanos) -> bool {

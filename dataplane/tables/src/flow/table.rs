@@ -9,7 +9,7 @@ use packet::arch::prefetch_read;
 /// Marks the end of the free list.
 const NONE: u32 = u32::MAX;
 
-/// The number of an entry in its table, valid until that entry is removed or expires.
+/// The number of an entry in its table. It names the same flow until the next `insert`, `remove` or `expire`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(transparent)]
 pub struct Slot(pub u32);
@@ -62,10 +62,10 @@ impl<A: Copy + Default> FlowTable<A> {
     /// A table for `capacity` flows (at least 1, at most 2^24) of `tenants` tenants (at most 2^16), numbered from 0.
     ///
     /// All memory is taken now: 128 bytes an entry with an action of 16, and 13 to 27 bytes an entry for the index.
-    /// `seed` must be unknown to whoever sends packets. Every quota starts at `capacity`.
+    /// `seed` must be unknown to whoever sends packets. No tenant has a quota at first.
     pub fn new(capacity: usize, tenants: usize, seed: u64) -> Self {
         let capacity = capacity.clamp(1, 1 << 24);
-        let tenant = Tenant { in_use: 0, quota: capacity as u32 };
+        let tenant = Tenant { in_use: 0, quota: u32::MAX };
         Self {
             secret: Secret::new(seed),
             index: Index::new(capacity),
@@ -106,7 +106,7 @@ impl<A: Copy + Default> FlowTable<A> {
     }
 
     /// Step 2 of a bulk lookup: the entry that probably has the key of `hash`, by its tag alone; asks for its two
-    /// cache lines. `None` is a sure miss.
+    /// cache lines. `None` is a sure miss, as long as nothing is inserted.
     #[inline(always)]
     pub fn candidate(&self, hash: FlowHash) -> Option<Slot> {
         let number = self.index.first(hash)?;
@@ -138,7 +138,7 @@ impl<A: Copy + Default> FlowTable<A> {
             return false;
         }
         entry.packets += 1;
-        entry.bytes += bytes;
+        entry.bytes = entry.bytes.wrapping_add(bytes);
         entry.last_seen = entry.last_seen.max(now);
         true
     }
@@ -202,6 +202,8 @@ impl<A: Copy + Default> FlowTable<A> {
         self.index.clear(Place { bucket: entry.place, lane: entry.lane }, entry.home);
         self.tenants[usize::from(entry.tenant)].in_use -= 1;
         entry.live = false;
+        // No key has ones here: a candidate that was found before this is not confirmed after it.
+        entry.key.zero = [0xff; 6];
         entry.place = self.free;
         self.free = slot.0;
         self.len -= 1;
@@ -221,7 +223,8 @@ impl<A: Copy + Default> FlowTable<A> {
 
     /// Looks at the next `budget` entries, going round, and removes those that have expired; returns how many.
     ///
-    /// Never looks at more than were ever in use at once, and at each of them once.
+    /// Never looks at more than were ever in use at once, and at each of them once. A flow is thus gone at the latest
+    /// `capacity / budget` calls after it expired; until then it is a miss to `touch`.
     pub fn expire(&mut self, now: Nanos, budget: usize) -> usize {
         let before = self.len;
         for _ in 0..budget.min(self.fresh as usize) {
@@ -275,5 +278,26 @@ impl<A: Copy + Default> FlowTable<A> {
         let number = self.free;
         self.free = self.entries[number as usize].place;
         number
+    }
+}
+
+#[cfg(test)]
+impl<A: Copy + Default> FlowTable<A> {
+    pub(super) fn buckets(&self) -> usize {
+        self.index.buckets()
+    }
+
+    pub(super) fn sharing_buckets(&self, hash: FlowHash) -> impl Iterator<Item = Slot> {
+        self.index.neighbours(hash).into_iter().flatten().map(Slot)
+    }
+
+    /// Every flow is where it says, nothing else is in the index, and buckets know who is away.
+    pub(super) fn assert_index_is_sound(&self) {
+        let mut away = vec![0; self.index.buckets()];
+        for (slot, entry) in self.iter(Slot(0), usize::MAX) {
+            assert_eq!(self.index.at(Place { bucket: entry.place, lane: entry.lane }), Some(slot.0));
+            away[entry.home as usize] += u32::from(entry.home != entry.place);
+        }
+        assert_eq!((self.index.away(), self.index.used_lanes()), (away, self.len()));
     }
 }

@@ -20,21 +20,24 @@ fn near_plain() -> impl Strategy<Value = Vec<u8>> {
     ];
     let protocol = prop_oneof![4 => Just(None), 1 => prop_oneof![Just(6u8), Just(17), Just(1), any::<u8>()].prop_map(Some)];
     let changes = proptest::collection::vec((12usize..80, any::<u8>()), 0..4);
-    (ip, l4, protocol, changes, 0usize..100).prop_map(|((ether_type, header), l4, protocol, changes, cut)| {
-        let mut frame = [&[2; 12][..], &ether_type, &header, &l4, &[0; 20]].concat();
-        if let Some(protocol) = protocol {
-            frame[if header.len() == 20 { 23 } else { 20 }] = protocol;
-        }
-        for (at, byte) in changes {
-            if let Some(slot) = frame.get_mut(at) {
-                *slot = byte;
+    let tags = prop_oneof![2 => Just(vec![]), 1 => Just(vec![0x81, 0, 0, 10]), 1 => Just(vec![0x88, 0xa8, 0, 9, 0x81, 0, 0, 8])];
+    (ip, l4, protocol, changes, 0usize..100, tags).prop_map(
+        |((ether_type, header), l4, protocol, changes, cut, tags)| {
+            let mut frame = [&[2; 12][..], &tags, &ether_type, &header, &l4, &[0; 20]].concat();
+            if let Some(protocol) = protocol {
+                frame[tags.len() + if header.len() == 20 { 23 } else { 20 }] = protocol;
             }
-        }
-        if cut < 40 {
-            frame.truncate(frame.len() - cut.min(frame.len()));
-        }
-        frame
-    })
+            for (at, byte) in changes {
+                if let Some(slot) = frame.get_mut(at) {
+                    *slot = byte;
+                }
+            }
+            if cut < 40 {
+                frame.truncate(frame.len() - cut.min(frame.len()));
+            }
+            frame
+        },
+    )
 }
 
 proptest! {

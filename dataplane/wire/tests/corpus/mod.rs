@@ -75,8 +75,14 @@ pub fn capture(path: &Path) -> Capture {
                 reader.consume(offset);
             }
             Err(PcapError::Eof) => break,
+            // The whole file is in the buffer. Some captures are cut on purpose: what was read before counts.
+            Err(PcapError::Incomplete(_)) => {
+                if !reader.data().is_empty() {
+                    println!("{name}: {} bytes behind the last whole packet", reader.data().len());
+                }
+                break;
+            }
             Err(error) => {
-                // Some captures are cut on purpose: what was read before counts.
                 println!("{name}: ends early after {} frames: {error:?}", frames.len());
                 break;
             }

@@ -181,9 +181,8 @@ impl Neighbours {
         if now < self.deadline {
             return None;
         }
-        let neighbours = self.slots.iter_mut().flatten();
         let mut earliest = Nanos::NEVER;
-        for neighbour in neighbours {
+        for neighbour in self.slots.iter_mut().flatten() {
             if neighbour.deadline() <= now {
                 return Some(neighbour.ask(now));
             }
@@ -193,7 +192,8 @@ impl Neighbours {
         None
     }
 
-    /// When [`Neighbours::due`] may have something to say; [`Nanos::NEVER`] when nobody is registered.
+    /// Before this [`Neighbours::due`] has nothing to say; it may have nothing even then, when an answer came meanwhile.
+    /// [`Nanos::NEVER`] when nobody is registered.
     pub fn next_deadline(&self) -> Nanos {
         self.deadline
     }
@@ -231,3 +231,6 @@ impl Neighbours {
         to.wrapping_sub(from) & (self.slots.len() - 1)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! From the texts of a request to the program that runs: the one transaction.
+
+use std::{collections::HashSet, fmt, time::Duration};
+
+use compile::Compiled;
+use policy::{Diagnostics, Source};
+use program::{Generation, Program};
+
+use crate::{
+    DataPlane, PublishError,
+    api::{Applied, ApplyRequest, CheckRequest, Checked, Counts, SourceText},
+};
+
+/// Of a bad source name as much is repeated.
+const NAME_CHARS_SHOWN: usize = 64;
+
+/// Why a request changed nothing, or not all that it was to change.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// A name that diagnostics cannot point with.
+    Name(String),
+    /// The files are wrong; the program that runs stays.
+    Policy(Diagnostics),
+    /// Another generation runs than the request expects.
+    Conflict { expected: u32, running: Generation },
+    /// Published, but these workers do not run it.
+    Stuck { generation: Generation, workers: Vec<u32>, waited: Duration },
+    /// The data plane cannot run it; the program that runs stays.
+    Rejected(PublishError),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => {
+                write!(f, "the source name {name:?} is empty, given twice or has control characters")
+            }
+            Self::Policy(_) => f.write_str("the policy files are refused; the running program stays"),
+            Self::Conflict { expected, running } => {
+                write!(f, "generation {running} runs, not {expected} as expected; nothing was changed")
+            }
+            Self::Stuck { generation, workers, waited } => write!(
+                f,
+                "generation {generation} is published, but after {} ms these workers do not run it: {}",
+                waited.as_millis(),
+                workers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+            ),
+            Self::Rejected(error) => write!(f, "{error}; the running program stays"),
+        }
+    }
+}
+
+/// What one apply leaves to the next. Whoever holds it is the only one that applies.
+#[derive(Debug, Default)]
+pub(crate) struct Applier {
+    /// The generation that some worker did not acknowledge, when that was the last one.
+    stuck: Option<Generation>,
+}
+
+impl Applier {
+    /// Compiles the files and publishes the program, unless it is the one that runs.
+    pub(crate) fn apply(&mut self, plane: &dyn DataPlane, request: ApplyRequest) -> Result<Applied, Refusal> {
+        let running = plane.running();
+        if let Some(expected) = request.expect_generation.filter(|expected| *expected != running.generation.0)
+        {
+            return Err(Refusal::Conflict { expected, running: running.generation });
+        }
+        let Compiled { program, warnings } = compile(request.sources, &running)?;
+        let mut applied = Applied {
+            changed: is_change(&program, &running),
+            generation: running.generation.0,
+            digest: digest(&program),
+            took_us: 0,
+            counts: counts(&program),
+            warnings,
+        };
+        if !applied.changed {
+            self.refuse_if_still_stuck(plane, running.generation)?;
+            return Ok(applied);
+        }
+        applied.generation = program.generation.0;
+        applied.took_us = self.publish(plane, program)?.as_micros().try_into().unwrap_or(u64::MAX);
+        Ok(applied)
+    }
+
+    fn publish(&mut self, plane: &dyn DataPlane, program: Program) -> Result<Duration, Refusal> {
+        let generation = program.generation;
+        let digest = digest(&program);
+        match plane.publish(program) {
+            Ok(published) => {
+                self.stuck = None;
+                tracing::info!(%generation, %digest, took_us = published.took.as_micros(), "applied");
+                Ok(published.took)
+            }
+            Err(PublishError::Stuck { workers, waited }) => {
+                self.stuck = Some(generation);
+                tracing::error!(%generation, %digest, ?workers, "published, but workers do not run it");
+                Err(Refusal::Stuck { generation, workers, waited })
+            }
+            Err(error @ PublishError::Rejected { .. }) => Err(Refusal::Rejected(error)),
+        }
+    }
+
+    /// Applying the same files again is no way to be told that all is well.
+    fn refuse_if_still_stuck(&mut self, plane: &dyn DataPlane, running: Generation) -> Result<(), Refusal> {
+        if self.stuck != Some(running) {
+            return Ok(());
+        }
+        let behind = plane.report().workers.into_iter().filter(|worker| worker.generation != running.0);
+        let workers: Vec<u32> = behind.map(|worker| worker.worker).collect();
+        if workers.is_empty() {
+            self.stuck = None;
+            return Ok(());
+        }
+        Err(Refusal::Stuck { generation: running, workers, waited: Duration::ZERO })
+    }
+}
+
+/// Compiles the files against the program that runs, and changes nothing.
+pub(crate) fn check(plane: &dyn DataPlane, request: CheckRequest) -> Result<Checked, Refusal> {
+    let running = plane.running();
+    let Compiled { program, warnings } = compile(request.sources, &running)?;
+    let changed = is_change(&program, &running);
+    Ok(Checked { changed, digest: digest(&program), counts: counts(&program), warnings })
+}
+
+fn compile(sources: Vec<SourceText>, running: &Program) -> Result<Compiled, Refusal> {
+    refuse_bad_names(&sources)?;
+    let source = |SourceText { name, text }| Source { name, bytes: text.into_bytes() };
+    let sources: Vec<Source> = sources.into_iter().map(source).collect();
+    compile_sources(&sources, Some(running)).map_err(Refusal::Policy)
+}
+
+/// Names come from file systems as a rule; whoever makes them up is to make them fit to be printed.
+fn refuse_bad_names(sources: &[SourceText]) -> Result<(), Refusal> {
+    let mut seen = HashSet::new();
+    let is_bad = |name: &str| name.is_empty() || name.contains(char::is_control);
+    match sources.iter().find(|source| is_bad(&source.name) || !seen.insert(&source.name)) {
+        Some(source) => Err(Refusal::Name(source.name.chars().take(NAME_CHARS_SHOWN).collect())),
+        None => Ok(()),
+    }
+}
+
+/// [`policy::parse`] and [`compile::compile`] with the warnings of both.
+///
+/// # Errors
+/// All diagnostics, warnings among them, when at least one is an error.
+pub fn compile_sources(sources: &[Source], previous: Option<&Program>) -> Result<Compiled, Diagnostics> {
+    let policy::Parsed { policy, mut warnings } = policy::parse(sources)?;
+    match compile::compile(&policy, previous) {
+        Ok(Compiled { program, warnings: more }) => {
+            more.list.into_iter().for_each(|warning| warnings.push(warning));
+            warnings.omitted += more.omitted;
+            Ok(Compiled { program, warnings: warnings.sorted() })
+        }
+        Err(errors) => {
+            errors.list.into_iter().for_each(|error| warnings.push(error));
+            warnings.omitted += errors.omitted;
+            Err(warnings.sorted())
+        }
+    }
+}
+
+/// The digest is that of the files. Generation 0 is no compiled program, whatever its digest.
+fn is_change(program: &Program, running: &Program) -> bool {
+    running.generation == Generation::default() || program.digest != running.digest
+}
+
+/// The digest as the API and the reports spell it.
+pub fn digest(program: &Program) -> String {
+    format!("{:016x}", program.digest)
+}
+
+/// Sizes of a program, holes not counted.
+pub fn counts(program: &Program) -> Counts {
+    Counts {
+        tenants: program.tenants.iter().flatten().count(),
+        ports: program.ports.iter().flatten().count(),
+        rules: program.rules.len(),
+    }
+}

@@ -1,0 +1,52 @@
+//! What the API needs of the data plane.
+
+use std::{sync::Arc, time::Duration};
+
+use program::{FlowRecord, Generation, Program, Report};
+
+/// The data plane as the control plane sees it. Methods may block for up to about a second; the server calls them from
+/// threads that may wait, and never calls [`DataPlane::publish`] twice at the same time.
+pub trait DataPlane: Send + Sync + 'static {
+    /// The program that was published last.
+    fn running(&self) -> Arc<Program>;
+
+    /// Hands `program` to the workers and waits until each of them runs it.
+    ///
+    /// # Errors
+    /// See [`PublishError`]: it says whether the program was published all the same.
+    fn publish(&self, program: Program) -> Result<Published, PublishError>;
+
+    /// Counters at this moment.
+    fn report(&self) -> Report;
+
+    /// At most `limit` flow entries, of any worker.
+    fn flows(&self, limit: usize) -> Vec<FlowRecord>;
+}
+
+/// Every worker runs the new program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Published {
+    /// Its generation.
+    pub generation: Generation,
+    /// From the swap of the root pointer to the last worker's acknowledgement.
+    pub took: Duration,
+}
+
+/// Not every worker runs the new program.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PublishError {
+    /// The program is published and is what [`DataPlane::running`] gives, but these workers did not acknowledge it.
+    #[error("workers {workers:?} did not take up the program within {} ms", waited.as_millis())]
+    Stuck {
+        /// Their numbers.
+        workers: Vec<u32>,
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// The data plane cannot run this program. It was not published; the one before runs on.
+    #[error("the data plane cannot run it: {reason}")]
+    Rejected {
+        /// Why, as a clause.
+        reason: String,
+    },
+}

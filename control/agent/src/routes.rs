@@ -1,0 +1,252 @@
+//! The routes: JSON in, JSON out, a sentence with everything that is not 200.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Json, Router,
+    body::{Body, Bytes, HttpBody},
+    extract::{RawQuery, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::sync::Mutex;
+
+use crate::{
+    DataPlane,
+    api::{ApplyRequest, BODY_BYTES_MAX, CheckRequest, Flows, LIMIT_DEFAULT, LIMIT_MAX, Refused},
+    apply::{self, Applier, Refusal},
+    views,
+};
+
+/// How long the body of a request may take.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+#[derive(Clone)]
+struct Api {
+    plane: Arc<dyn DataPlane>,
+    applier: Arc<Mutex<Applier>>,
+}
+
+pub(crate) fn router(plane: Arc<dyn DataPlane>) -> Router {
+    Router::new()
+        .route("/v1/report", get(report))
+        .route("/v1/program", get(program))
+        .route("/v1/tenants", get(tenants))
+        .route("/v1/ports", get(ports))
+        .route("/v1/drops", get(drops))
+        .route("/v1/neighbours", get(neighbours))
+        .route("/v1/flows", get(flows))
+        .route("/v1/rules", get(rules))
+        .route("/v1/check", post(check))
+        .route("/v1/apply", post(apply))
+        .fallback(no_route)
+        .method_not_allowed_fallback(no_method)
+        .with_state(Api { plane, applier: Arc::default() })
+}
+
+async fn report(api: State<Api>) -> Response {
+    api.answer(|plane| Ok(plane.report())).await
+}
+
+async fn program(api: State<Api>) -> Response {
+    api.answer(|plane| Ok(views::program(&plane.running()))).await
+}
+
+async fn tenants(api: State<Api>) -> Response {
+    api.answer(|plane| Ok(plane.report().tenants)).await
+}
+
+async fn ports(api: State<Api>) -> Response {
+    api.answer(|plane| Ok(plane.report().ports)).await
+}
+
+async fn drops(api: State<Api>) -> Response {
+    api.answer(|plane| Ok(views::drops(&plane.report()))).await
+}
+
+async fn neighbours(api: State<Api>) -> Response {
+    api.answer(|plane| Ok(plane.report().neighbours)).await
+}
+
+async fn flows(api: State<Api>, RawQuery(query): RawQuery) -> Response {
+    let find = move |plane: &dyn DataPlane| {
+        let limit = limit(query.as_deref())?;
+        let mut flows = plane.flows(limit + 1);
+        let truncated = flows.len() > limit;
+        flows.truncate(limit);
+        Ok(Flows { flows, truncated })
+    };
+    api.answer(find).await
+}
+
+async fn rules(api: State<Api>, RawQuery(query): RawQuery) -> Response {
+    api.answer(move |plane| Ok(views::rules(&plane.running(), limit(query.as_deref())?))).await
+}
+
+async fn check(api: State<Api>, body: Body) -> Response {
+    let body = match receive(body).await {
+        Ok(body) => body,
+        Err(failure) => return failure.into_response(),
+    };
+    api.answer(move |plane| Ok(apply::check(plane, parse::<CheckRequest>(&body)?)?)).await
+}
+
+async fn apply(api: State<Api>, body: Body) -> Response {
+    let body = match receive(body).await {
+        Ok(body) => body,
+        Err(failure) => return failure.into_response(),
+    };
+    // Taken into the closure: it ends with the apply even when the client is gone before.
+    let mut applier = Arc::clone(&api.applier).lock_owned().await;
+    api.answer(move |plane| Ok(applier.apply(plane, parse::<ApplyRequest>(&body)?)?)).await
+}
+
+async fn no_route() -> Failure {
+    Failure::new(StatusCode::NOT_FOUND, "there is no such route; docs/api.md lists them")
+}
+
+async fn no_method() -> Failure {
+    Failure::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "the route does not take this method; docs/api.md lists them",
+    )
+}
+
+impl Api {
+    /// Works on a thread that may block, since the one that serves must not.
+    async fn answer<T: Serialize + Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn DataPlane) -> Result<T, Failure> + Send + 'static,
+    ) -> Response {
+        let plane = Arc::clone(&self.plane);
+        match tokio::task::spawn_blocking(move || work(&*plane)).await {
+            Ok(Ok(body)) => Json(body).into_response(),
+            Ok(Err(failure)) => failure.into_response(),
+            Err(error) => {
+                tracing::error!("a request failed: {error}");
+                let text = "the daemon failed on this request; its log says more";
+                Failure::new(StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
+            }
+        }
+    }
+}
+
+/// The whole body. One that is announced as too large is refused before it is sent.
+async fn receive(body: Body) -> Result<Bytes, Failure> {
+    let too_large = || {
+        let text = format!("the request is larger than {} MiB", BODY_BYTES_MAX >> 20);
+        Failure::new(StatusCode::PAYLOAD_TOO_LARGE, text)
+    };
+    if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
+        return Err(too_large());
+    }
+    match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, BODY_BYTES_MAX).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+        Ok(Err(error)) => {
+            Err(Failure::new(StatusCode::BAD_REQUEST, format!("the request did not arrive whole: {error}")))
+        }
+        Err(_) => {
+            let text = format!("the request did not arrive within {} s", BODY_TIMEOUT.as_secs());
+            Err(Failure::new(StatusCode::REQUEST_TIMEOUT, text))
+        }
+    }
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
+    serde_json::from_slice(body).map_err(|error| {
+        Failure::new(
+            StatusCode::BAD_REQUEST,
+            format!("the request is not the JSON that this route takes: {error}"),
+        )
+    })
+}
+
+/// The only parameter there is: `limit=<number>`.
+fn limit(query: Option<&str>) -> Result<usize, Failure> {
+    let Some(query) = query.filter(|query| !query.is_empty()) else { return Ok(LIMIT_DEFAULT) };
+    let limit = query.strip_prefix("limit=").and_then(|number| number.parse().ok());
+    limit.filter(|limit| (1..=LIMIT_MAX).contains(limit)).ok_or_else(|| {
+        let text = format!("the only parameter is limit=<number>, from 1 to {LIMIT_MAX}, not `{query}`");
+        Failure::new(StatusCode::BAD_REQUEST, text)
+    })
+}
+
+/// An answer that is not 200.
+struct Failure {
+    status: StatusCode,
+    body: Refused,
+}
+
+impl Failure {
+    fn new(status: StatusCode, error: impl Into<String>) -> Self {
+        Self { status, body: Refused { error: error.into(), ..Refused::default() } }
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        (self.status, Json(self.body)).into_response()
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        let error = refusal.to_string();
+        match refusal {
+            Refusal::Policy(diagnostics) => {
+                let status = StatusCode::UNPROCESSABLE_ENTITY;
+                Self { status, body: Refused { error, diagnostics, ..Refused::default() } }
+            }
+            Refusal::Conflict { running, .. } => {
+                let body = Refused { error, generation: Some(running.0), ..Refused::default() };
+                Self { status: StatusCode::CONFLICT, body }
+            }
+            Refusal::Stuck { generation, workers, .. } => {
+                let body = Refused { error, generation: Some(generation.0), workers, ..Refused::default() };
+                Self { status: StatusCode::GATEWAY_TIMEOUT, body }
+            }
+            Refusal::Name(_) => Self::new(StatusCode::BAD_REQUEST, error),
+            Refusal::Rejected(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        pin::Pin,
+        task::{Context, Poll},
+    };
+
+    use hyper::body::Frame;
+
+    use super::*;
+
+    /// A client that announced a body and sends none.
+    struct Silent;
+
+    impl HttpBody for Silent {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Pending
+        }
+    }
+
+    /// The clock stands still and jumps to the next timer when nothing else is left to do.
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_stalls_is_given_up() {
+        let failure = receive(Body::new(Silent)).await.err().unwrap();
+        assert_eq!(failure.status, StatusCode::REQUEST_TIMEOUT);
+        assert_eq!(failure.body.error, "the request did not arrive within 30 s");
+    }
+}

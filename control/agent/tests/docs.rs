@@ -1,0 +1,45 @@
+//! The examples of `docs/api.md` are what the API takes and gives.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::fs;
+
+use agent::api::{Applied, ApplyRequest, Checked, Drop, Flows, ProgramSummary, Refused, Rules};
+use program::Report;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+/// The text of each JSON block, in order.
+fn examples(text: &str) -> Vec<&str> {
+    text.split("```json\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
+}
+
+/// Reads and writes it again: no field is unknown to the type, none is missing.
+#[track_caller]
+fn assert_is<T: DeserializeOwned + Serialize>(example: &str) {
+    let given: Value = serde_json::from_str(example).unwrap();
+    let typed: T = serde_json::from_str(example).unwrap();
+    let again = serde_json::to_value(typed).unwrap();
+    assert_eq!(again, given);
+}
+
+#[test]
+fn examples_have_the_fields_of_the_types() {
+    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/api.md")).unwrap();
+    let examples = examples(&text);
+    let types = [
+        assert_is::<Refused>,
+        assert_is::<Refused>,
+        assert_is::<ApplyRequest>,
+        assert_is::<Applied>,
+        assert_is::<Checked>,
+        assert_is::<Report>,
+        assert_is::<Vec<Drop>>,
+        assert_is::<ProgramSummary>,
+        assert_is::<Rules>,
+        assert_is::<Flows>,
+    ];
+    assert_eq!(examples.len(), types.len());
+    for (example, assert_is) in examples.into_iter().zip(types) {
+        assert_is(example);
+    }
+}

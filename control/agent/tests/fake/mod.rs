@@ -1,0 +1,277 @@
+//! A data plane that records what it is given, and a server in front of it on a socket of its own.
+#![allow(dead_code, missing_docs, clippy::unwrap_used, reason = "each test file uses its part")]
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use agent::{
+    DataPlane, PublishError, Published, Shutdown,
+    api::{ApplyRequest, SourceText},
+    client::Client,
+};
+use program::{
+    DropCount, FlowRecord, NeighbourReport, PortReport, Program, Report, TenantReport, Traffic, WorkerReport,
+};
+
+pub const FABRIC: &str = "apiVersion: floodway.dev/v1alpha1
+kind: Fabric
+metadata:
+  name: box
+spec:
+  ports:
+    - {name: uplink0, device: \"memory:\", mtu: 1600}
+    - {name: red0, device: \"memory:\", mtu: 1500}
+  uplink:
+    port: uplink0
+    addresses: [192.0.2.1/24]
+  vteps:
+    - {name: fabric, address: 192.0.2.2}
+";
+
+/// A tenant with one port and two rules: deny a port, accept all else.
+pub fn tenant(denied_port: u16) -> String {
+    format!(
+        "apiVersion: floodway.dev/v1alpha1
+kind: Tenant
+metadata:
+  name: red
+spec:
+  vni: 100
+  gateway:
+    addresses: [10.1.0.1]
+  ports:
+    - port: red0
+      mac: 02:00:00:00:0a:10
+      addresses: [10.1.0.10]
+  remotes:
+    - name: red-remote
+      vtep: fabric
+      mac: 02:00:00:00:0a:20
+      addresses: [10.1.0.20]
+---
+apiVersion: floodway.dev/v1alpha1
+kind: TenantPolicy
+metadata:
+  name: red
+spec:
+  tenant: red
+  egress:
+    - action: Deny
+      services: [{{protocol: TCP, port: {denied_port}}}]
+    - action: Accept
+  ingress:
+    - action: Accept
+      from: [{{remote: red-remote}}]
+"
+    )
+}
+
+pub fn apply(denied_port: u16) -> ApplyRequest {
+    ApplyRequest { sources: sources(denied_port), expect_generation: None }
+}
+
+pub fn sources(denied_port: u16) -> Vec<SourceText> {
+    let source = |name: &str, text: &str| SourceText { name: name.into(), text: text.into() };
+    vec![source("p/fabric.yaml", FABRIC), source("p/red.yaml", &tenant(denied_port))]
+}
+
+/// Two workers. Counts that no test sets are made up and stay.
+#[derive(Default)]
+pub struct Fake {
+    programs: Mutex<Vec<Arc<Program>>>,
+    stuck: Mutex<Vec<u32>>,
+    rejects: AtomicBool,
+    is_publishing: AtomicBool,
+    overlapped: AtomicBool,
+    gate: Mutex<Option<(Sender<()>, Receiver<()>)>>,
+}
+
+/// Holds the next publication.
+pub struct Gate {
+    entered: Receiver<()>,
+    open: Sender<()>,
+}
+
+impl Gate {
+    pub fn wait_until_publishing(&self) {
+        self.entered.recv().unwrap();
+    }
+
+    pub fn open(self) {
+        self.open.send(()).unwrap();
+    }
+}
+
+impl Fake {
+    pub fn generations(&self) -> Vec<u32> {
+        self.programs.lock().unwrap().iter().map(|program| program.generation.0).collect()
+    }
+
+    pub fn overlapped(&self) -> bool {
+        self.overlapped.load(Ordering::SeqCst)
+    }
+
+    pub fn set_stuck(&self, workers: &[u32]) {
+        *self.stuck.lock().unwrap() = workers.to_vec();
+    }
+
+    pub fn set_rejects(&self, rejects: bool) {
+        self.rejects.store(rejects, Ordering::SeqCst);
+    }
+
+    pub fn hold_next_publication(&self) -> Gate {
+        let (enter, entered) = channel();
+        let (open, opened) = channel();
+        *self.gate.lock().unwrap() = Some((enter, opened));
+        Gate { entered, open }
+    }
+
+    fn worker(&self, worker: u32) -> WorkerReport {
+        let generation = self.running().generation.0;
+        let is_stuck = self.stuck.lock().unwrap().contains(&worker);
+        WorkerReport {
+            worker,
+            generation: if is_stuck { generation - 1 } else { generation },
+            polls: 1000,
+            idle_polls: 250,
+            flows: 3,
+            flow_capacity: 65_536,
+            hits: 90,
+            misses: 10,
+            uncached: 0,
+        }
+    }
+}
+
+impl DataPlane for Fake {
+    fn running(&self) -> Arc<Program> {
+        self.programs.lock().unwrap().last().cloned().unwrap_or_default()
+    }
+
+    fn publish(&self, program: Program) -> Result<Published, PublishError> {
+        self.overlapped.fetch_or(self.is_publishing.swap(true, Ordering::SeqCst), Ordering::SeqCst);
+        let gate = self.gate.lock().unwrap().take();
+        if let Some((enter, opened)) = gate {
+            enter.send(()).unwrap();
+            opened.recv().unwrap();
+        }
+        let generation = program.generation;
+        let result = if self.rejects.load(Ordering::SeqCst) {
+            Err(PublishError::Rejected { reason: "there is no memory for it".into() })
+        } else {
+            self.programs.lock().unwrap().push(Arc::new(program));
+            match self.stuck.lock().unwrap().clone() {
+                workers if workers.is_empty() => {
+                    Ok(Published { generation, took: Duration::from_micros(37) })
+                }
+                workers => Err(PublishError::Stuck { workers, waited: Duration::from_millis(1000) }),
+            }
+        };
+        self.is_publishing.store(false, Ordering::SeqCst);
+        result
+    }
+
+    fn report(&self) -> Report {
+        let running = self.running();
+        let drop = |reason: &str, packets| DropCount { reason: reason.into(), packets };
+        let traffic = Traffic { rx_packets: 7, rx_bytes: 700, tx_packets: 5, tx_bytes: 500 };
+        Report {
+            generation: running.generation.0,
+            digest: agent::digest(&running),
+            workers: vec![self.worker(0), self.worker(1)],
+            ports: vec![
+                PortReport {
+                    name: "uplink0".into(),
+                    device: "memory:".into(),
+                    tenant: String::new(),
+                    traffic,
+                    originated: 0,
+                    drops: vec![drop("unknown-vni", 3), drop("spoofed-mac", 1)],
+                },
+                PortReport {
+                    name: "red0".into(),
+                    device: "memory:".into(),
+                    tenant: "red".into(),
+                    traffic,
+                    originated: 1,
+                    drops: vec![drop("spoofed-mac", 2), drop("martian", 0)],
+                },
+            ],
+            tenants: vec![TenantReport {
+                name: "red".into(),
+                vni: 100,
+                fabric: traffic,
+                ports: traffic,
+                drops: vec![drop("spoofed-mac", 2), drop("policy-deny", 4)],
+            }],
+            neighbours: vec![NeighbourReport { address: "192.0.2.2".parse().unwrap(), mac: String::new() }],
+        }
+    }
+
+    fn flows(&self, limit: usize) -> Vec<FlowRecord> {
+        let flow = |port: u16| FlowRecord {
+            tenant: "red".into(),
+            from: "red0".into(),
+            src: "10.1.0.10".parse().unwrap(),
+            dst: "10.1.0.20".parse().unwrap(),
+            service: format!("tcp {port} -> 5201"),
+            verdict: "accept".into(),
+            rule: "p/red.yaml:31".into(),
+            to: "fabric".into(),
+            packets: 9,
+            bytes: 900,
+        };
+        (40_000..40_003).map(flow).take(limit).collect()
+    }
+}
+
+/// A server that ends with the test.
+pub struct Server {
+    pub directory: tempfile::TempDir,
+    pub socket: PathBuf,
+    pub plane: Arc<Fake>,
+    pub shutdown: Shutdown,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    pub fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("floodwayd.sock");
+        let plane = Arc::new(Fake::default());
+        let shutdown = Shutdown::new();
+        // From here on connections are taken in, so that nobody has to wait for the thread.
+        let listening = agent::bind(&socket).unwrap();
+        let thread = std::thread::spawn({
+            let (plane, shutdown) = (plane.clone(), shutdown.clone());
+            move || listening.serve(plane, &shutdown)
+        });
+        Self { directory, socket, plane, shutdown, thread: Some(thread) }
+    }
+
+    pub fn client(&self) -> Client {
+        Client::new(&self.socket)
+    }
+
+    /// Returns when the server has ended.
+    pub fn stop(&mut self) {
+        self.shutdown.trigger();
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

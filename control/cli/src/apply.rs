@@ -1,0 +1,55 @@
+//! `floodway apply`: reads the directory here, so that it works for whoever reaches the socket.
+
+use std::path::Path;
+
+use agent::{
+    api::{Applied, ApplyRequest, SourceText},
+    client::Client,
+};
+use policy::Source;
+
+use crate::{arguments::Output, check::summary, outcome::Outcome};
+
+pub(crate) fn run(
+    client: &Client,
+    directory: &Path,
+    expect_generation: Option<u32>,
+    output: Output,
+) -> Outcome {
+    let sources = match agent::files::read_directory(directory) {
+        Ok(sources) => sources,
+        Err(error) => return Outcome::files(output, &error),
+    };
+    let Some(texts) = texts(&sources) else {
+        return match agent::compile_sources(&sources, None) {
+            Err(diagnostics) => Outcome::policy(output, diagnostics, &sources),
+            Ok(_) => unreachable!("the parser takes UTF-8 only"),
+        };
+    };
+    match client.apply(&ApplyRequest { sources: texts, expect_generation }) {
+        Ok(applied) => {
+            Outcome::answer(output, &applied, sentence).with_note(output, &applied.warnings.render(&sources))
+        }
+        Err(error) => Outcome::daemon(output, error, &sources),
+    }
+}
+
+/// `None` when one is not UTF-8, which JSON cannot carry.
+fn texts(sources: &[Source]) -> Option<Vec<SourceText>> {
+    let text = |source: &Source| {
+        let text = str::from_utf8(&source.bytes).ok()?.to_owned();
+        Some(SourceText { name: source.name.clone(), text })
+    };
+    sources.iter().map(text).collect()
+}
+
+fn sentence(applied: &Applied) -> String {
+    let Applied { generation, took_us, counts, .. } = applied;
+    let counts = summary(*counts);
+    match applied.changed {
+        true => format!(
+            "applied: generation {generation} with {counts}; every worker runs it after {took_us} us\n"
+        ),
+        false => format!("unchanged: generation {generation} with {counts} runs already\n"),
+    }
+}

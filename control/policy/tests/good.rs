@@ -1,0 +1,137 @@
+//! Documents that are taken: defaults, odd spellings, warnings, and diagnostics as JSON.
+#![allow(clippy::unwrap_used)] // what a test sets up may fail it
+
+use policy::{Diagnostics, Dscp, Parsed, PortSelector, Service, Source, parse};
+
+const FABRIC: &str = "apiVersion: floodway.dev/v1alpha1
+kind: Fabric
+metadata: {name: box}
+spec:
+  ports:
+    - {name: up, device: 'memory:'}
+    - {name: a0, device: 'memory:'}
+    - {name: b0, device: 'memory:', mtu: 1551}
+  uplink: {port: up, addresses: [192.0.2.1/24, 'fd00::1/64']}
+  vteps: [{name: v4, address: 192.0.2.2}, {name: v6, address: 'fd00::2'}]
+";
+
+fn read(documents: &str) -> Parsed {
+    let sources = [
+        Source { name: "fabric.yaml".into(), bytes: FABRIC.into() },
+        Source { name: "more.yaml".into(), bytes: documents.into() },
+    ];
+    parse(&sources).unwrap_or_else(|errors| panic!("{}", errors.render(&sources)))
+}
+
+#[test]
+fn defaults_are_those_of_the_page() {
+    let parsed = read(
+        "apiVersion: floodway.dev/v1alpha1\nkind: Tenant\nmetadata: {name: t}\nspec: {vni: 1193046}\n---\n\
+         apiVersion: floodway.dev/v1alpha1\nkind: TenantPolicy\nmetadata: {name: p}\nspec: {tenant: t}\n",
+    );
+    assert!(parsed.warnings.is_empty());
+    let policy = parsed.policy;
+    let fabric = &policy.fabric;
+    let mtus: Vec<u16> = fabric.ports.iter().map(|port| fabric.mtu_bytes(port)).collect();
+    assert_eq!(mtus, [1600, 1500, 1551]);
+    assert_eq!(fabric.uplink.dscp, Dscp::Copy);
+    let tenant = policy.tenant("t").unwrap();
+    assert_eq!(tenant.gateway.mac.to_string(), "02:fd:12:34:56:01");
+    assert_eq!((tenant.flow_quota, tenant.gateway.addresses.len()), (65_536, 0));
+    assert_eq!((policy.policies[0].priority, &policy.policies[0].ports), (1000, &PortSelector::All));
+}
+
+#[test]
+fn json_and_yaml_say_the_same() {
+    let yaml = "apiVersion: floodway.dev/v1alpha1
+kind: Tenant
+metadata:
+  name: no
+spec:
+  vni: 7
+  ports:
+  - port: a0
+    mac: 02:00:00:00:00:01
+    addresses:
+    - 10.0.0.1
+    labels: {on: yes, rate: 1e3, when: 12:30:45}
+";
+    let json = r#"{"apiVersion": "floodway.dev/v1alpha1", "kind": "Tenant", "metadata": {"name": "no"},
+      "spec": {"vni": 7, "ports": [{"port": "a0", "mac": "02:00:00:00:00:01", "addresses": ["10.0.0.1"],
+      "labels": {"on": "yes", "rate": "1e3", "when": "12:30:45"}}]}}"#;
+    let labels = |documents| read(documents).policy.tenant("no").unwrap().ports[0].labels.clone();
+    assert_eq!(labels(yaml), labels(json));
+    assert_eq!(labels(yaml)["on"], "yes");
+}
+
+#[test]
+fn a_bom_and_foreign_line_ends_are_taken() {
+    let text = "apiVersion: floodway.dev/v1alpha1\nkind: Tenant\nmetadata: {name: t}\nspec: {vni: 5}\n";
+    for documents in [format!("\u{feff}{text}"), text.replace('\n', "\r\n"), text.replace('\n', "\r")] {
+        let tenant = read(&documents).policy.tenant("t").unwrap().clone();
+        assert_eq!((tenant.vni.value, tenant.vni.at.line, tenant.vni.at.column), (5, 4, 13));
+    }
+}
+
+#[test]
+fn services_are_read_in_every_form() {
+    let parsed = read(
+        "apiVersion: floodway.dev/v1alpha1\nkind: Tenant\nmetadata: {name: t}\nspec: {vni: 5}\n---\n\
+         apiVersion: floodway.dev/v1alpha1\nkind: TenantPolicy\nmetadata: {name: p}\nspec:\n  tenant: t\n  egress:\n  - action: Deny\n    \
+         services: [{protocol: RoCEv2, queuePairs: '16-31'}, {protocol: RoCEv2, queuePairs: 7}, {protocol: RoCEv2}, {protocol: 0}, {protocol: ICMP, type: 3}]\n",
+    );
+    let rule = &parsed.policy.policies[0].egress[0];
+    assert_eq!((rule.at.line, rule.at.column), (12, 5));
+    let expected = [
+        Service::Roce(16, 31),
+        Service::Roce(7, 7),
+        Service::Roce(0, 0xff_ffff),
+        Service::Number(0),
+        Service::Icmp(Some(3), None),
+    ];
+    assert_eq!(rule.services.as_deref(), Some(&expected[..]));
+}
+
+#[test]
+fn a_port_that_does_not_fit_its_tunnel_is_warned_of() {
+    let tenant = |port: &str, vtep: &str| {
+        format!(
+            "apiVersion: floodway.dev/v1alpha1\nkind: Tenant\nmetadata: {{name: t}}\nspec:\n  vni: 5\n  ports: [{{port: {port}, mac: 02:00:00:00:00:01, addresses: [10.0.0.1]}}]\n  remotes: [{{vtep: {vtep}, mac: 02:00:00:00:00:02, addresses: [10.0.0.2]}}]\n"
+        )
+    };
+    assert!(read(&tenant("a0", "v4")).warnings.is_empty());
+    assert!(read(&tenant("a0", "v6")).warnings.is_empty());
+    assert_eq!(
+        read(&tenant("b0", "v4")).warnings.to_string(),
+        "more.yaml:6:18: warning: port b0 has an MTU of 1551 bytes; tunnels carry 1550\n  help: raise the uplink's mtu to 1601 or lower the port's to 1550\n"
+    );
+    assert!(read(&tenant("b0", "v6")).warnings.to_string().contains("tunnels carry 1530"));
+}
+
+#[test]
+fn rules_below_one_without_conditions_are_warned_of() {
+    let policy = |rules: &str| {
+        let head = "apiVersion: floodway.dev/v1alpha1\n";
+        format!(
+            "{head}kind: Tenant\nmetadata: {{name: t}}\nspec: {{vni: 5}}\n---\n{head}kind: TenantPolicy\nmetadata: {{name: p}}\nspec:\n  tenant: t\n  ingress:\n{rules}"
+        )
+    };
+    let all = "  - {action: Accept}\n";
+    let some = "  - {action: Deny, services: [{protocol: TCP}]}\n";
+    assert!(read(&policy(&format!("{some}{some}{all}"))).warnings.is_empty());
+    assert_eq!(
+        read(&policy(&format!("{some}{all}{some}{some}"))).warnings.to_string(),
+        "more.yaml:14:5: warning: no packet comes to this rule, nor to those below it\n  note: more.yaml:13:5: this rule decides every packet\n"
+    );
+}
+
+#[test]
+fn diagnostics_travel_as_json() {
+    let source = Source { name: "a.yaml".into(), bytes: b"kind: Fabrik\nkind: Fabric\n".to_vec() };
+    let diagnostics = parse(&[source]).unwrap_err();
+    let json = serde_json::to_value(&diagnostics).unwrap();
+    assert_eq!(json["list"][0]["severity"], "error");
+    assert_eq!(serde_json::from_value::<Diagnostics>(json).unwrap(), diagnostics);
+    assert!(diagnostics.list.iter().any(|one| one.help.is_some() && one.related.is_none()));
+    assert!(diagnostics.list.iter().any(|one| one.related.is_some()));
+}

@@ -1,1 +1,0 @@
-//! Placeholder while the API settles; replaced by the next commit.

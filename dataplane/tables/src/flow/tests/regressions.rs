@@ -1,0 +1,159 @@
+//! Bugs that other data planes had (numbers of the corpus of bug reports), and the edges of the contract.
+
+use super::super::{FlowTable, Full, Slot, Timeout};
+use super::{Table, key};
+use packet::Nanos;
+
+const TIMEOUT: Timeout = Timeout::from_millis(10);
+
+fn insert(table: &mut Table, number: u32, tenant: u16, now: Nanos) -> Result<Slot, Full> {
+    let key = key(number);
+    table.insert(table.hash(&key), &key, [number as u8; 16], tenant, now, TIMEOUT)
+}
+
+fn find(table: &Table, number: u32) -> Option<Slot> {
+    table.find(table.hash(&key(number)), &key(number))
+}
+
+/// B041: a flow that was inserted again vanished; deleted flows left their keys behind.
+#[test]
+fn b041_a_reinserted_flow_stays_and_removed_ones_leave_nothing() {
+    let mut table = Table::new(64, 1, 9);
+    insert(&mut table, 1, 0, Nanos(0)).unwrap();
+    assert_eq!(table.expire(Nanos::from_millis(10), 64), 1);
+    let again = insert(&mut table, 1, 0, Nanos::from_millis(10)).unwrap();
+    assert_eq!((table.expire(Nanos::from_millis(19), 64), find(&table, 1)), (0, Some(again)));
+    assert!(table.touch(again, Nanos::from_millis(19), 60));
+    assert_eq!(table.expire(Nanos::from_millis(28), 64), 0);
+}
+
+/// B041 and B112: memory grew with every short flow. Here it cannot, so what must stay flat is what is in use: ten
+/// million flows through a table of a thousand, none refused.
+#[test]
+fn b112_ten_million_short_flows_through_a_small_table() {
+    let mut table = Table::new(1_000, 1, 9);
+    let mut now = Nanos(0);
+    for number in 0..10_000_000 {
+        now = now + Nanos::from_micros(20);
+        let slot = insert(&mut table, number, 0, now).expect("room: 500 flows are fresh at a time");
+        assert!(slot.0 < 1_000);
+        table.expire(now, 4);
+    }
+    assert!(table.len() >= 500 && table.len() == table.in_use(0));
+    table.assert_index_is_sound();
+    table.expire(now + Nanos::from_millis(10), 1_000);
+    assert!(table.is_empty() && table.in_use(0) == 0);
+}
+
+/// B042: the packet after a flow's timeout was dropped. It is a miss: decided anew, and then a flow like any other.
+#[test]
+fn b042_a_packet_of_an_expired_flow_is_a_miss_and_not_a_denial() {
+    let mut table = Table::new(8, 1, 9);
+    let slot = insert(&mut table, 1, 0, Nanos(0)).unwrap();
+    let late = Nanos::from_millis(10);
+    assert!(table.touch(slot, Nanos(late.0 - 1), 60), "one nanosecond before the boundary it is fresh");
+    let late = Nanos(late.0 - 1) + late;
+    assert!(!table.touch(slot, late, 60), "at the boundary it has expired");
+    assert_eq!(table.entry(slot).packets, 1, "a miss is not counted on the flow");
+    let slot = insert(&mut table, 1, 0, late).expect("the expired entry is replaced");
+    assert!(table.touch(slot, late, 60));
+    assert_eq!((table.len(), table.entry(slot).packets, table.entry(slot).created), (1, 1, late));
+}
+
+/// B042, with the table full of expired flows of which nothing was swept: a new flow takes a place in its buckets.
+#[test]
+fn b042_expired_flows_make_room() {
+    let mut table = Table::new(4, 1, 9);
+    for number in 0..4 {
+        insert(&mut table, number, 0, Nanos(0)).unwrap();
+    }
+    assert_eq!(insert(&mut table, 4, 0, Nanos(1)), Err(Full::Table));
+    assert!(insert(&mut table, 4, 0, Nanos::from_millis(10)).is_ok());
+    assert_eq!(table.len(), 1, "the expired ones that shared its only bucket are gone");
+}
+
+/// B113: a 64-bit time was read as 32 bits of it. Around 2^31 and 2^32 ns, and where the clock ends, nothing changes.
+#[test]
+fn b113_times_near_powers_of_two_are_like_others() {
+    for edge in [1 << 31, 1 << 32, 1 << 63, u64::MAX - 10_000_000] {
+        for offset in [0, 1, 9_999_999] {
+            let mut table = Table::new(8, 1, 9);
+            let start = Nanos(edge - offset);
+            insert(&mut table, 1, 0, start).unwrap();
+            assert_eq!(table.expire(Nanos(start.0 + 9_999_999), 8), 0, "fresh at {start:?}");
+            assert_eq!(table.expire(Nanos(start.0 + 10_000_000), 8), 1, "expired at {start:?}");
+        }
+    }
+}
+
+/// A clock that steps back, which no clock here should: nothing expires early, and what is lost is only time.
+#[test]
+fn a_clock_step_back_expires_nothing() {
+    let mut table = Table::new(8, 1, 9);
+    let start = Nanos::from_secs(100);
+    let slot = insert(&mut table, 1, 0, start).unwrap();
+    assert_eq!(table.expire(Nanos(0), 8), 0);
+    assert!(table.touch(slot, Nanos::from_secs(1), 60));
+    assert_eq!(table.entry(slot).last_seen, start, "the latest time seen stays");
+}
+
+#[test]
+fn the_longest_timeouts_do_not_wrap() {
+    let long = Timeout::from_millis(u32::MAX - 1);
+    let mut table = Table::new(8, 1, 9);
+    let key = key(1);
+    let hash = table.hash(&key);
+    table.insert(hash, &key, [0; 16], 0, Nanos(0), long).unwrap();
+    let boundary = u64::from(u32::MAX - 1) * 1_000_000;
+    assert_eq!((table.expire(Nanos(boundary - 1), 8), table.expire(Nanos(boundary), 8)), (0, 1));
+    table.insert(hash, &key, [0; 16], 0, Nanos(0), Timeout::from_secs(u32::MAX)).unwrap();
+    assert_eq!(table.expire(Nanos::NEVER, 8), 0, "too many seconds are for ever");
+}
+
+/// One tenant cannot take what another may have.
+#[test]
+fn a_tenant_fills_its_own_quota_only() {
+    let mut table = Table::new(100, 3, 9);
+    assert!(table.set_quota(1, 10) && table.set_quota(2, 5) && !table.set_quota(3, 1));
+    let refused = (0..50).filter(|&n| insert(&mut table, n, 1, Nanos(0)) == Err(Full::Quota)).count();
+    assert_eq!((refused, table.in_use(1)), (40, 10));
+    assert!((100..105).all(|n| insert(&mut table, n, 2, Nanos(0)).is_ok()));
+    assert_eq!(insert(&mut table, 105, 3, Nanos(0)), Err(Full::Quota), "there is no tenant 3");
+    table.set_quota(1, 4);
+    assert_eq!((table.in_use(1), insert(&mut table, 60, 1, Nanos(0))), (10, Err(Full::Quota)));
+    assert!(find(&table, 0).and_then(|slot| table.remove(slot)).is_some());
+    assert_eq!(table.in_use(1), 9);
+}
+
+/// An attacker's flows at the rate that the hand keeps up with: whoever is idle goes within one round of it.
+#[test]
+fn the_hand_reaches_every_entry_in_one_round() {
+    let mut table = Table::new(100, 1, 9);
+    for number in 0..60 {
+        insert(&mut table, number, 0, Nanos(0)).unwrap();
+    }
+    let removed: Vec<usize> = (0..10).map(|_| table.expire(Nanos::from_millis(10), 6)).collect();
+    assert_eq!(removed, [6; 10]);
+    assert_eq!((table.expire(Nanos::NEVER, usize::MAX), table.len()), (0, 0));
+}
+
+#[test]
+fn a_slot_is_removed_once() {
+    let mut table = Table::new(8, 1, 9);
+    let slot = insert(&mut table, 1, 0, Nanos(0)).unwrap();
+    assert_eq!(table.remove(slot), Some([1; 16]));
+    assert_eq!((table.remove(slot), table.remove(Slot(7)), table.remove(Slot(u32::MAX))), (None, None, None));
+    assert_eq!((table.len(), table.in_use(0), find(&table, 1)), (0, 0, None));
+}
+
+#[test]
+fn the_smallest_and_strangest_sizes_work() {
+    let mut table = FlowTable::<[u8; 16]>::new(0, 0, 0);
+    assert_eq!((table.capacity(), table.set_quota(0, 1)), (1, false));
+    assert_eq!(insert(&mut table, 1, 0, Nanos(0)), Err(Full::Quota));
+    let mut table = FlowTable::<[u8; 16]>::new(1, 1, 0);
+    assert!(insert(&mut table, 1, 0, Nanos(0)).is_ok());
+    assert_eq!(insert(&mut table, 2, 0, Nanos(0)), Err(Full::Table));
+    assert!(insert(&mut table, 1, 0, Nanos(0)).is_ok(), "the same flow again is no second one");
+    assert_eq!(table.iter(Slot(u32::MAX), usize::MAX).count(), 0);
+}

@@ -1,0 +1,65 @@
+//! The daemon's arguments.
+
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+
+/// The data plane of floodway: steers, isolates, tunnels and counts the packets of the tenants that a policy
+/// directory describes.
+#[derive(Parser, Debug)]
+#[command(version, name = "floodwayd")]
+pub struct Args {
+    /// Directory of policy files to start with; `floodway apply` changes it while the daemon runs.
+    #[arg(long, value_name = "DIR")]
+    pub policy: PathBuf,
+
+    /// Unix socket to answer on.
+    #[arg(long, value_name = "PATH", default_value = agent::DEFAULT_SOCKET)]
+    pub socket: PathBuf,
+
+    /// CPU that the worker is pinned to; the last one of this process when not given.
+    #[arg(long, value_name = "CPU")]
+    pub lcore: Option<usize>,
+
+    /// Flow entries of the worker, of all tenants together.
+    #[arg(long, value_name = "N", default_value_t = 131_072, value_parser = clap::value_parser!(u32).range(1024..=16_777_216))]
+    pub flows: u32,
+
+    /// Packet buffers.
+    #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1024..=4_194_304))]
+    pub buffers: u32,
+
+    /// Microseconds that a worker without work sleeps at a time; 0 polls without a pause.
+    ///
+    /// A packet may wait this long when it is the first after a pause. On a machine whose CPUs do other work too, a
+    /// worker that never sleeps starves it.
+    #[arg(long, value_name = "US", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub idle_sleep_us: u32,
+
+    /// Where DPDK takes its memory from.
+    #[arg(long, value_enum, default_value_t = Memory::InMemory)]
+    pub memory: Memory,
+
+    /// Prefix of DPDK's files, so that several daemons can run beside each other; unused with `--memory in-memory`.
+    #[arg(long, value_name = "NAME", default_value = "floodway")]
+    pub file_prefix: String,
+
+    /// One more argument for DPDK's EAL, as it is; may be given several times.
+    #[arg(long = "eal-arg", value_name = "ARG", allow_hyphen_values = true)]
+    pub eal_args: Vec<String>,
+
+    /// What to log, in tracing's filter language.
+    #[arg(long, value_name = "FILTER", default_value = "info", env = "FLOODWAY_LOG")]
+    pub log: String,
+}
+
+/// Where DPDK takes its memory from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Memory {
+    /// Hugepages without files: nothing is left behind, no hugetlbfs need be mounted.
+    InMemory,
+    /// Hugepages with files in a hugetlbfs, as secondary processes need them.
+    Hugetlbfs,
+    /// Ordinary pages: for virtual devices only, at half the speed.
+    NoHuge,
+}

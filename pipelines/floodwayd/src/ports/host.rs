@@ -1,0 +1,67 @@
+//! Ports without DPDK: memory, TAP and capture files.
+
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use backends::counts::PortCounters;
+use backends::host::{self, HostBackend};
+use backends::memory::{Pool, Wire};
+use edge::Facts;
+use engine::WorkerPorts;
+use packet::PortIo;
+use program::Program;
+
+use super::World;
+use crate::args::Args;
+use crate::clock::MonotonicClock;
+
+/// Open ports.
+pub struct HostPorts {
+    queues: Option<Vec<Option<PortIo<HostBackend>>>>,
+    facts: Vec<Facts>,
+    pool: Pool,
+    /// Kept open: a memory port whose other end is gone takes no more packets.
+    _wires: Vec<Wire>,
+    counters: Vec<(String, Arc<PortCounters>)>,
+}
+
+/// Opens every device of the program.
+pub fn open(args: &Args, program: &Program) -> anyhow::Result<HostPorts> {
+    let mtu = program.devices.iter().map(|device| device.mtu).max().unwrap_or(0);
+    let pool = Pool::with_room(args.buffers as usize, usize::from(mtu) + backends::FRAME_OVERHEAD);
+    let mut ports =
+        HostPorts { queues: Some(Vec::new()), facts: Vec::new(), pool, _wires: Vec::new(), counters: Vec::new() };
+    for device in &program.devices {
+        let opened = host::open(&device.device, device.mtu, &ports.pool)
+            .with_context(|| format!("port {:?}", device.name))?;
+        tracing::info!(port = device.name, device = device.device, mac = %opened.facts.mac, "open");
+        ports.facts.push(Facts { mac: opened.facts.mac });
+        ports.queues.get_or_insert_default().push(Some(opened.io));
+        ports._wires.extend(opened.wire);
+        ports.counters.push((device.name.clone(), opened.counters));
+    }
+    Ok(ports)
+}
+
+impl World for HostPorts {
+    type Backend = HostBackend;
+    type Clock = MonotonicClock;
+    type ThreadGuard = ();
+
+    fn facts(&self) -> Vec<Facts> {
+        self.facts.clone()
+    }
+
+    fn take_ports(&mut self) -> anyhow::Result<WorkerPorts<HostBackend>> {
+        let queues = self.queues.take().ok_or_else(|| anyhow!("the queues are given out already"))?;
+        Ok(WorkerPorts { queues, allocator: self.pool.clone() })
+    }
+
+    fn clock(&self) -> MonotonicClock {
+        MonotonicClock::start()
+    }
+
+    fn thread_entry(&self) -> impl FnOnce() -> anyhow::Result<()> + Send + 'static {
+        || Ok(())
+    }
+}
