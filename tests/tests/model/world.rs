@@ -118,7 +118,8 @@ pub struct Packet {
 /// What happens next.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Source and destination are addresses of the entry's side and of another, if there are: the nth.
+    /// From the nth host of the tenant to the nth that it could reach, if that is given: most random packets go
+    /// nowhere.
     Send(Packet, Option<(usize, usize)>),
     /// An answer to the nth packet sent so far, from where its receiver is now.
     Answer(usize),
