@@ -328,7 +328,7 @@ fn the_stories_reach_what_they_are_about() {
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let (mut forwarded, mut hits, mut reasons) = (0, 0, std::collections::HashSet::new());
-    for _ in 0..40 {
+    for _ in 0..80 {
         let (program, steps) = world::story().new_tree(&mut runner).unwrap().current();
         let mut stage = Stage::new(program);
         for step in &steps {
@@ -339,7 +339,7 @@ fn the_stories_reach_what_they_are_about() {
         forwarded += ports.map(|port| stage.rig.traffic(&port).tx_packets).sum::<u64>();
         hits += stage.rig.ledger.gauge(engine::Gauge::Hits);
     }
-    assert!(forwarded > 250 && hits > 150, "{forwarded} forwarded, {hits} hits");
+    assert!(forwarded > 400 && hits > 200, "{forwarded} forwarded, {hits} hits");
     for reason in
         ["policy-deny", "policy-default", "spoofed-address", "spoofed-mac", "no-route", "ttl-expired"]
     {
