@@ -170,6 +170,32 @@ fn antispoof() {
 }
 
 #[test]
+fn b125_antispoof_out_of_the_tunnel() {
+    // The same host, now behind the tunnel: its claims are checked there too, but for its MAC.
+    let local = Host { addresses: "10.0.2.2, fd00:1::2", prefixes: "", ..B };
+    let rows: &[Row] = &[
+        (1..=1, Answered, ""),
+        (2..=4, Dropped(SpoofedArp), ""),
+        (5..=7, Dropped(NeighbourHeard), ""),
+        (8..=8, Dropped(Malformed), ""),
+        (9..=9, Dropped(SpoofedArp), ""),
+        (10..=10, Answered, ""),
+        (11..=12, Dropped(SpoofedNd), ""),
+        (13..=13, Dropped(NeighbourHeard), ""),
+        (14..=15, Dropped(SpoofedNd), ""),
+        (16..=16, Dropped(Malformed), ""),
+        (17..=17, Dropped(SpoofedNd), ""),
+        (18..=18, Dropped(NeighbourHeard), ""),
+        (19..=21, Dropped(RouterAdvertisement), ""),
+        (22..=22, Dropped(Group), ""),
+        (23..=24, Dropped(SpoofedAddress), ""),
+        (25..=28, Dropped(Martian), ""),
+        (29..=30, Delivered, "inner source MACs are not checked out of a tunnel"),
+    ];
+    run("antispoof", &mut rig(local, A, GATEWAY, ALL), |_| Entry::Tunnel, rows);
+}
+
+#[test]
 fn roce_opcodes() {
     run("roce_opcodes_v4", &mut rig(A, B, GATEWAY, ALL), on_port, &[(1..=32, Tunnelled, "")]);
     run("roce_opcodes_v6", &mut rig(A, B, GATEWAY, ALL), on_port, &[(1..=32, Tunnelled, "")]);
