@@ -54,9 +54,10 @@ impl Edge {
         if verify_l4(buf.bytes(), parsed) == Check::Wrong {
             return io.ledger.dropped(self.lanes.account[lane], DropReason::Malformed);
         }
-        // It is for whoever sent what it quotes, and for nobody else.
+        // It is for whoever sent what it quotes, and comes from where that went.
         let quoted = key::quoted(buf.bytes(), parsed, &key)
             .filter(|quoted| key::src(quoted) == key::dst(&key))
+            .filter(|quoted| decide::came_back(tables, &key, quoted))
             .and_then(|quoted| decide::place_sender(tables, &quoted));
         let related = quoted.is_some_and(|quoted| {
             let answer_of = decide::opener(tables, &quoted);
