@@ -150,7 +150,7 @@ impl Edge {
             };
         }
         self.lanes.key[lane] = key::of(frame, &parsed, tenant, ingress);
-        let odd = is_source_routed(&parsed) | (frame[0] & 1 != 0);
+        let odd = is_source_routed(&parsed) | ((frame[0] | frame[6]) & 1 != 0);
         if odd | matches!(parsed.l4, L4::Icmp | L4::Icmpv6) {
             return classify_odd(frame, &parsed, &self.lanes.key[lane]);
         }
@@ -217,6 +217,10 @@ impl OuterMemo {
 fn classify_odd(frame: &[u8], parsed: &Parsed, key: &FlowKey) -> Fate {
     if is_source_routed(parsed) {
         return Fate::Drop(DropReason::SourceRoute);
+    }
+    if frame[6] & 1 != 0 {
+        // No station has a group's MAC (IEEE 802.3, section 3.2.3); on a port the sender's own was asked for already.
+        return Fate::Drop(DropReason::SpoofedMac);
     }
     let kind = (key.l4 >> 8) as u8;
     if parsed.l4 == L4::Icmp && kind == wire::icmp::REDIRECT {
