@@ -291,6 +291,35 @@ fn source_routes_are_dropped() {
 }
 
 #[test]
+fn an_icmp_error_comes_from_where_its_quote_went_and_goes_to_who_sent_it() {
+    let mut rig = demo();
+    let sent = RED.udp((7, 5201), b"x");
+    assert_eq!(leaves(&mut rig, "red0", &sent).len(), 1);
+    let error = |ends: Ends| {
+        let mut error = ends.ping(0, 0, 64);
+        error.truncate(42);
+        error.extend_from_slice(&sent[14..]);
+        error[34] = 3;
+        let len = error.len() as u16 - 14;
+        error[16..18].copy_from_slice(&len.to_be_bytes());
+        assert!(wire::checksum::fill_ipv4_header(&mut error[14..]));
+        let parsed = wire::parse(&error).unwrap();
+        assert!(wire::checksum::fill_l4(&mut error, &parsed));
+        error
+    };
+    // From another port of the tenant, whose rules let it send nothing of the kind.
+    refused(&mut rig, "red1", &error(RED_LOCAL.reversed()), DropReason::UnrelatedIcmpError);
+    let to_another = Ends { dst: RED_LOCAL.dst, dst_mac: RED_LOCAL.dst_mac, ..RED.reversed() };
+    refused(&mut rig, "uplink0", &from_fabric(100, &error(to_another)), DropReason::UnrelatedIcmpError);
+    let mut wrong = error(RED.reversed());
+    wrong[36] ^= 1;
+    refused(&mut rig, "uplink0", &from_fabric(100, &wrong), DropReason::Malformed);
+    refused(&mut rig, "uplink0", &from_fabric(200, &error(BLUE.reversed())), DropReason::UnrelatedIcmpError);
+    let right = error(RED.reversed());
+    assert_eq!(leaves(&mut rig, "uplink0", &from_fabric(100, &right)), [("red0", right)]);
+}
+
+#[test]
 fn a_dhcp_server_on_a_tenants_port_is_dropped() {
     let mut rig = open();
     refused(&mut rig, "red0", &RED_LOCAL.udp((67, 68), b"offer"), DropReason::RogueDhcp);

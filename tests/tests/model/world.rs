@@ -15,7 +15,7 @@ pub const HOSTS: u8 = 6;
 pub const GATEWAY: u8 = 0x40;
 
 /// Where a host is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Place {
     Port(usize),
     Vtep(usize),
