@@ -1,5 +1,6 @@
 //! Public bugs of other data planes (corpus, bugs.tsv), each as a test of the same input here: RoCE, resources, clocks,
 //! counters, layer 2.
+#![expect(clippy::unwrap_used, reason = "the functions beside the tests are tests too")]
 
 use engine::Account;
 use packet::Nanos;

@@ -1,5 +1,6 @@
 //! The made captures, frame by frame, against their tables of expectations. What a table expects and this slice does
 //! otherwise, or not yet, is said beside the frame.
+#![expect(clippy::unwrap_used, reason = "the functions beside the tests are tests too")]
 
 use std::ops::RangeInclusive;
 

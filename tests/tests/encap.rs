@@ -1,4 +1,5 @@
 //! Out of a tenant's port into a tunnel, and back.
+#![expect(clippy::unwrap_used, reason = "the functions beside the tests are tests too")]
 
 use std::collections::HashSet;
 use std::net::Ipv6Addr;

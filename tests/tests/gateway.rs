@@ -1,4 +1,5 @@
 //! The gateway that floodway plays: echo, routing, hop limits, MTU, and the ICMP errors that follow.
+#![expect(clippy::unwrap_used, reason = "the functions beside the tests are tests too")]
 
 use etherparse::{Icmpv4Slice, Icmpv6Slice, Ipv4HeaderSlice, NetSlice, SlicedPacket, TransportSlice};
 use packet::Nanos;

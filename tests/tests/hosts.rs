@@ -1,4 +1,5 @@
 //! Two tenants with the same addresses, each with a TCP/IP stack here and one behind a remote endpoint, in virtual time.
+#![expect(clippy::unwrap_used, reason = "the functions beside the tests are tests too")]
 
 use std::net::{IpAddr, SocketAddr};
 

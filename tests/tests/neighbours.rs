@@ -1,4 +1,5 @@
 //! ARP and neighbour discovery of tenants, and who may claim what: on the port and out of the tunnel.
+#![expect(clippy::unwrap_used, reason = "the functions beside the tests are tests too")]
 
 use std::net::Ipv6Addr;
 

@@ -347,8 +347,11 @@ fn rule() -> impl Strategy<Value = Rule> {
 
 const OPEN: Rule = Rule { accept: true, peer: Peer::Any, service: Service::Any };
 
+/// Places of the hosts, whether there is a prefix, and the three lists of rules.
+type DrawnTenant = (Vec<u8>, bool, [Vec<Rule>; 3]);
+
 /// Where the numbered hosts are: on the nth of the tenant's ports, behind an endpoint, or nowhere.
-fn tenant() -> impl Strategy<Value = (Vec<u8>, bool, [Vec<Rule>; 3])> {
+fn tenant() -> impl Strategy<Value = DrawnTenant> {
     let rules = || {
         (vec(rule(), 0..5), prop::bool::weighted(0.4)).prop_map(|(mut rules, open)| {
             rules.extend(open.then_some(OPEN));
@@ -362,7 +365,7 @@ fn tenant() -> impl Strategy<Value = (Vec<u8>, bool, [Vec<Rule>; 3])> {
 pub fn program(tenants: usize) -> impl Strategy<Value = Program> {
     let owners = vec(0..=tenants, PORTS);
     (owners, vec(tenant(), tenants)).prop_map(|(owners, drawn)| {
-        let build = |(index, (places, has_prefix, rules)): (usize, (Vec<u8>, bool, [Vec<Rule>; 3]))| {
+        let build = |(index, (places, has_prefix, rules)): (usize, DrawnTenant)| {
             let ports: Vec<usize> = (0..PORTS).filter(|port| owners[*port] == index).collect();
             let place = |drawn: u8| match drawn {
                 0..4 => ports.get(usize::from(drawn) % ports.len().max(1)).copied().map(Place::Port),
