@@ -1,42 +1,11 @@
 //! A million packets of every kind through the worker allocate nothing.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
+use allocation_counter::measure;
 use engine::Gauge;
 use scenarios::frames::Ends;
 use scenarios::rig::Rig;
 use scenarios::scene::{BLUE, RED, RED_GATEWAY, RED_LOCAL, RED6, demo, from_fabric};
 use wire::Mac;
-
-struct Counting;
-
-thread_local! {
-    /// Per thread, since the test harness allocates on its own threads when it likes.
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn allocations() -> u64 {
-    ALLOCATIONS.with(Cell::get)
-}
-
-// SAFETY: every call is passed on unchanged to the system's allocator, which keeps the contract of `GlobalAlloc`.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // A thread that ends has no counter any more; it is none that polls.
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `GlobalAlloc::dealloc`, and `pointer` came from `System`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 /// Where a frame enters, and the offset of two bytes that count up, if it is to be another flow each time.
 type Kind = (&'static str, Vec<u8>, Option<usize>);
@@ -83,14 +52,9 @@ fn round(rig: &mut Rig, kinds: &mut [Kind], number: u16) -> u64 {
             rig.send(port, frame);
         }
     }
-    let mut seen = 0;
-    loop {
-        let before = allocations();
-        let received = rig.poll();
-        seen += allocations() - before;
-        if received == 0 {
-            break;
-        }
+    let (mut seen, mut received) = (0, 1);
+    while received > 0 {
+        seen += measure(|| received = rig.poll()).count_total;
     }
     for port in ["uplink0", "red0", "red1", "blue0"] {
         while rig.wire(port).receive().is_some() {}
@@ -98,7 +62,6 @@ fn round(rig: &mut Rig, kinds: &mut [Kind], number: u16) -> u64 {
     seen
 }
 
-// The only test of this file: another one beside it would share its allocator.
 #[test]
 fn a_million_packets_allocate_nothing() {
     const PACKETS: u64 = 1_000_000;
@@ -121,7 +84,5 @@ fn a_million_packets_allocate_nothing() {
         assert!(rig.drops().iter().any(|(name, _)| *name == reason), "{reason} was among them");
     }
     rig.assert_balanced();
-    let before = allocations();
-    drop(std::hint::black_box(Box::new(1)));
-    assert_eq!(allocations(), before + 1, "the counter counts");
+    assert_eq!(measure(|| drop(std::hint::black_box(Box::new(1)))).count_total, 1, "the counter counts");
 }
