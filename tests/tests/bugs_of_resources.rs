@@ -176,6 +176,8 @@ fn b109_a_full_transmit_queue() {
         assert_eq!(rig.take(to).len(), 1024);
         assert_eq!(rig.pass("red0", &frame, to).len(), 1, "and it goes on");
     }
+    // What did not leave was not sent by the tenant either (B117).
+    assert_eq!(tenant_traffic(&rig, "red").tx_packets, 1025);
     rig.assert_balanced();
 }
 
