@@ -331,3 +331,53 @@ fn packets_wait_for_nothing_while_a_next_hop_is_unresolved() {
     assert_eq!(rig.dropped(DropReason::UnresolvedNextHop), 100);
     rig.assert_balanced();
 }
+
+#[test]
+fn endpoints_beyond_the_link_share_a_gateways_mac() {
+    let fabric = FABRIC
+        .replace("addresses: [192.0.2.1/24]", "addresses: [192.0.2.1/24]\n    gateways: [192.0.2.254]")
+        .replace("192.0.2.2}", "198.51.100.2}")
+        .replace("192.0.2.3}", "198.51.100.3}");
+    let mut rig = Rig::new(&[&fabric, TENANTS, RULES]);
+    rig.settle();
+    let asked = rig.take("uplink0");
+    assert_eq!((asked.len(), &asked[0][38..42]), (1, &[192, 0, 2, 254][..]), "one request for both");
+    // Somebody else's answer teaches nothing; the gateway's own does.
+    let mut other = scenarios::frames::arp_reply_to(&asked[0], Mac([2, 9, 9, 9, 9, 9]));
+    other[31] = 9;
+    rig.pass("uplink0", &other, "uplink0");
+    assert!(rig.pass("red0", &RED.udp((7, 5201), b"x"), "uplink0").is_empty());
+    rig.pass("uplink0", &scenarios::frames::arp_reply_to(&asked[0], PEER_VTEP_MAC), "uplink0");
+    let far = Ends { dst: [10, 1, 0, 30], dst_mac: Mac([2, 0, 0, 0, 0x0a, 0x30]), ..RED };
+    for (ends, vtep) in [(RED, 2), (far, 3)] {
+        let seen = untunnel(&out(&mut rig, &ends.udp((7, 5201), b"x")));
+        assert_eq!((seen.macs.0, seen.ends.1), (PEER_VTEP_MAC, [198, 51, 100, vtep]));
+    }
+    rig.assert_balanced();
+}
+
+#[test]
+fn a_next_hop_that_moves_is_followed_and_one_that_is_lost_is_dropped() {
+    let mut rig = demo();
+    let mac = |last| Mac([2, 0xee, 0, 0, 0, last]);
+    let next_hop = |rig: &mut Rig| {
+        let seen = rig.pass("red0", &RED.udp((7, 5201), b"x"), "uplink0");
+        seen.iter()
+            .find(|frame| frame[12..14] == [8, 0])
+            .map(|frame| Mac(frame[..6].try_into().expect("a MAC")))
+    };
+    assert_eq!(next_hop(&mut rig), Some(mac(2)));
+    // It announces itself from another MAC (RFC 5227, section 3).
+    let moved = Ends { src_mac: mac(7), src: [192, 0, 2, 2], ..outer() };
+    rig.pass("uplink0", &moved.arp_request([192, 0, 2, 2]), "uplink0");
+    assert_eq!(next_hop(&mut rig), Some(mac(7)));
+    // Asked again after half a minute of silence, thrice in vain.
+    for _ in 0..40 {
+        rig.now = rig.now + packet::Nanos::from_secs(1);
+        rig.settle();
+        rig.take("uplink0");
+    }
+    assert_eq!(next_hop(&mut rig), None);
+    assert_eq!(rig.dropped(DropReason::UnresolvedNextHop), 1);
+    rig.assert_balanced();
+}

@@ -276,3 +276,49 @@ fn icmp_errors_are_limited_by_rate() {
     assert!((10..=11).contains(&answers), "{answers} errors for ten milliseconds");
     rig.assert_balanced();
 }
+
+#[test]
+fn the_longest_prefix_wins_and_a_host_wins_over_all() {
+    let remotes = "  remotes:\n    - {vtep: fabric, mac: \"02:00:00:00:0a:40\", addresses: [10.9.1.77], prefixes: [10.9.1.0/24]}\n";
+    let tenants = TENANTS.replacen("  remotes:\n", remotes, 1);
+    let mut rig = with(&[FABRIC, &tenants, OPEN]);
+    for (dst, vtep, mac) in [
+        ([10, 9, 0, 1], 3, 0x30),
+        ([10, 9, 1, 1], 2, 0x40),
+        ([10, 9, 1, 77], 2, 0x40),
+        ([10, 9, 2, 1], 3, 0x30),
+    ] {
+        let seen =
+            untunnel(&rig.pass("red0", &Ends { dst, ..via_gateway(RED) }.udp((7, 8), b"x"), "uplink0")[0]);
+        assert_eq!((seen.ends.1, seen.inner[5]), ([192, 0, 2, vtep], mac), "{dst:?}");
+    }
+    rig.assert_balanced();
+}
+
+#[test]
+fn without_a_free_buffer_packets_pass_and_errors_are_not_sent() {
+    let mut rig = demo();
+    rig.send("red0", &RED.udp((7, 5201), &[5; 1600]));
+    rig.send("red0", &RED.udp((7, 5201), b"x"));
+    rig.send("red0", &RED.arp_request(GATEWAY));
+    let taken: Vec<_> = std::iter::from_fn(|| rig.pool.take()).collect();
+    rig.settle();
+    drop(taken);
+    assert_eq!(
+        (rig.take("uplink0").len(), rig.take("red0").len()),
+        (1, 1),
+        "the packet, and the ARP reply in place"
+    );
+    assert_eq!(rig.dropped(DropReason::TooBig), 1);
+    rig.assert_balanced();
+}
+
+#[test]
+fn a_tenant_without_a_gateway_gets_no_errors() {
+    let tenants = TENANTS.replacen("  gateway: {addresses: [10.1.0.1, \"fd00::1\"]}\n", "", 1);
+    let mut rig = with(&[FABRIC, &tenants, OPEN]);
+    assert!(rig.pass("red0", &RED.udp((7, 8), &[5; 1600]), "red0").is_empty());
+    assert!(rig.pass("red0", &RED.arp_request(GATEWAY), "red0").is_empty());
+    assert_eq!((rig.dropped(DropReason::TooBig), rig.dropped(DropReason::UnknownNeighbour)), (1, 1));
+    rig.assert_balanced();
+}
