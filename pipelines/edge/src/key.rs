@@ -58,14 +58,16 @@ pub fn read(key: &mut FlowKey, frame: &[u8], parsed: &Parsed, tenant: TenantId, 
             vtep.0
         }
     };
-    key.l4 = match parsed.l4 {
-        L4::Tcp | L4::Udp | L4::Sctp => u32::from(parsed.src_port) << 16 | u32::from(parsed.dst_port),
-        L4::Roce => {
-            kind |= ROCE;
-            parsed.dest_qp
-        }
-        L4::Icmp | L4::Icmpv6 => icmp_identity(frame, usize::from(parsed.l4_offset)),
-        L4::None | L4::Unknown => 0,
+    // Branches, not a jump table: the first is nearly always taken.
+    key.l4 = if matches!(parsed.l4, L4::Tcp | L4::Udp | L4::Sctp) {
+        u32::from(parsed.src_port) << 16 | u32::from(parsed.dst_port)
+    } else if parsed.l4 == L4::Roce {
+        kind |= ROCE;
+        parsed.dest_qp
+    } else if matches!(parsed.l4, L4::Icmp | L4::Icmpv6) {
+        icmp_identity(frame, usize::from(parsed.l4_offset))
+    } else {
+        0
     };
     kind |= match parsed.fragment {
         Fragment::None => 0,

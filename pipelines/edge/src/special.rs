@@ -197,17 +197,20 @@ impl Edge {
     }
 
     /// Sends a frame to where the lane's packet came from.
+    #[inline(never)]
     fn send_back<B: Backend>(&mut self, tables: &Tables, lane: usize, buf: B::Buf, io: &mut Io<B>) {
         let tenant = self.lanes.tenant(lane);
         match self.lanes.ingress(lane) {
             Ingress::Port(port) => io.outbox.push(port, buf, &mut io.ledger),
-            Ingress::Vtep(vtep) => match tables.tunnel_to(tenant, vtep) {
-                Some(tunnel) => {
-                    let entropy = key::entropy(&key::anonymous(tenant, Ingress::Vtep(vtep)));
-                    self.encapsulate(tables, lane, buf, tunnel, entropy, io);
+            Ingress::Vtep(vtep) => {
+                match tables.tunnel_to(tenant, vtep).and_then(|index| tables.tunnels.get(index as usize)) {
+                    Some(tunnel) => {
+                        let entropy = key::entropy(&key::anonymous(tenant, Ingress::Vtep(vtep)));
+                        self.encapsulate(tables, lane, buf, tunnel, entropy, io);
+                    }
+                    None => io.ledger.dropped(self.lanes.account[lane], DropReason::NoRoute),
                 }
-                None => io.ledger.dropped(self.lanes.account[lane], DropReason::NoRoute),
-            },
+            }
         }
     }
 }
