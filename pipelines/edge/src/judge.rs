@@ -9,7 +9,7 @@ use wire::L4;
 use crate::action::{Action, Target};
 use crate::decide::{self, decide};
 use crate::lanes::Fate;
-use crate::{Edge, Tables, key};
+use crate::{Edge, Tables};
 
 const TCP_FIN: u8 = 0x01;
 const TCP_SYN: u8 = 0x02;
@@ -160,7 +160,7 @@ impl Edge {
 
     /// A flow that was refused while nobody had opened it the other way may now be an answer.
     fn forget_refused_reply(&mut self, tables: &Tables, key: &FlowKey) {
-        let Some(reply) = decide::opener(tables, key) else { return };
+        let Some(reply) = decide::reverse(tables, key) else { return };
         if let Some(slot) = self.flows.find(self.flows.hash(&reply), &reply)
             && self.flows.entry(slot).action.is_policy_drop()
         {
@@ -217,8 +217,7 @@ impl Edge {
 
     /// The flow that this one is the other direction of, when that was opened first.
     fn answered(&self, tables: &Tables, key: &FlowKey, now: Nanos) -> Option<FlowKey> {
-        let opener = if key::is_echo_request(key) { None } else { decide::opener(tables, key) };
-        opener.filter(|opener| self.was_opened(opener, now))
+        decide::opener(tables, key).filter(|opener| self.was_opened(opener, now))
     }
 
     /// True when that flow has been opened by its own side and the program still allows it.
