@@ -90,6 +90,8 @@ pub enum What {
     },
     /// Echo with an identifier: request, or reply.
     Echo(u16, bool),
+    /// An ICMP error that quotes what an earlier packet of the story was, by its number.
+    Error(usize),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -123,6 +125,9 @@ pub enum Step {
     Send(Packet, Option<(usize, usize)>),
     /// An answer to the nth packet sent so far, from where its receiver is now.
     Answer(usize),
+    /// An ICMP error about the nth packet: from the nth host where that went, and to its sender, or from and to
+    /// anybody.
+    Error(usize, usize, Option<(Addr, Addr)>),
     /// The nth packet once more.
     Again(usize),
     /// The nth packet, cut.
@@ -427,6 +432,8 @@ pub fn story() -> impl Strategy<Value = (Program, Vec<Step>)> {
             10 => (packet(tenants), own).prop_map(|(packet, own)| Step::Send(packet, own)),
             8 => (0_usize..1000).prop_map(Step::Answer),
             5 => (0_usize..1000).prop_map(Step::Again),
+            3 => (0_usize..1000, 0_usize..6, prop::option::weighted(0.3, (addr(), addr())))
+                .prop_map(|(index, from, ends)| Step::Error(index, from, ends)),
             1 => (0_usize..1000, 0_usize..90).prop_map(|(index, len)| Step::Cut(index, len)),
             1 => program(tenants).prop_map(Step::Swap),
             2 => (0..tenants, 0_usize..3, 0_usize..5).prop_map(|(a, b, c)| Step::Edit(a, b, c)),
