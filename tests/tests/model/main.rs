@@ -9,7 +9,7 @@ use program::DropReason;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError};
 use scenarios::frames::{Ends, tunnel, untunnel};
-use scenarios::frames6::{Ends6, tunnel6, untunnel6};
+use scenarios::frames6::{Ends6, extend, tunnel6, untunnel6};
 use scenarios::rig::{Rig, port_mac as device_mac};
 use wire::Mac;
 
@@ -108,8 +108,9 @@ impl Stage {
             What::Tcp(src, dst) => What::Tcp(dst, src),
             What::Udp(src, dst) => What::Udp(dst, src),
             What::Echo(id, request) => What::Echo(id, !request),
+            What::First(src, dst) => What::First(dst, src),
             What::Error(_) => return None,
-            roce => roce,
+            other => other,
         };
         let (src, dst) = (packet.dst, packet.src);
         Some(Packet { entry, vni_of: tenant, src, dst, what, spoofed_mac: false, last_hop: false, ..*packet })
@@ -128,6 +129,8 @@ impl Stage {
         let (src, dst) = ends.unwrap_or(honest);
         let what = match quoted.what {
             What::Error(_) => return None,
+            // The quote says of no fragment whose it is.
+            What::First(..) | What::Later => return None,
             _ => What::Error(number),
         };
         let dst_mac = DstMac::Right;
@@ -285,8 +288,17 @@ fn frame4(ends: Ends, what: What, quoted: &[u8]) -> Vec<u8> {
         What::Roce { qp, entropy } => ends.roce(entropy, qp, b"payload8"),
         What::Echo(id, true) => ends.ping(id, 1, 64),
         What::Echo(id, false) => ends.pong(id, 1),
+        What::First(src, dst) => cut4(ends.udp((src, dst), b"8 bytes."), 0x2000),
+        What::Later => cut4(ends.udp((1, 2), b"8 bytes."), 2),
         What::Error(_) => ends.unreachable(quoted),
     }
+}
+
+/// Makes an IPv4 frame a fragment, by the field's value.
+fn cut4(mut frame: Vec<u8>, field: u16) -> Vec<u8> {
+    frame[20..22].copy_from_slice(&field.to_be_bytes());
+    assert!(wire::checksum::fill_ipv4_header(&mut frame[14..]));
+    frame
 }
 
 fn frame6(ends: Ends6, what: What, quoted: &[u8]) -> Vec<u8> {
@@ -296,6 +308,8 @@ fn frame6(ends: Ends6, what: What, quoted: &[u8]) -> Vec<u8> {
         What::Roce { qp, entropy } => ends.roce(entropy, qp, b"payload8"),
         What::Echo(id, true) => ends.ping(id, 1, 64),
         What::Echo(id, false) => ends.pong(id, 1),
+        What::First(src, dst) => extend(&ends.udp((src, dst), b"8 bytes."), 44, &[17, 0, 0, 1, 0, 0, 0, 9]),
+        What::Later => extend(&ends.udp((1, 2), b"8 bytes."), 44, &[17, 0, 0, 16, 0, 0, 0, 9]),
         What::Error(_) => ends.unreachable(quoted),
     }
 }

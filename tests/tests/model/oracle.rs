@@ -148,7 +148,10 @@ fn reverse(tenant: &Tenant, flow: &Flow) -> Option<Flow> {
         What::Tcp(src, dst) => What::Tcp(dst, src),
         What::Udp(src, dst) => What::Udp(dst, src),
         What::Echo(id, false) => What::Echo(id, true),
-        What::Echo(_, true) | What::Roce { .. } | What::Error(_) => return None,
+        // Of fragments only the receiver can put together what they answer.
+        What::Echo(_, true) | What::Roce { .. } | What::First(..) | What::Later | What::Error(_) => {
+            return None;
+        }
     };
     Some(Flow { ingress: tenant.locate(flow.dst)?, src: flow.dst, dst: flow.src, what, ..*flow })
 }
@@ -180,7 +183,7 @@ fn ask(tenant: &Tenant, port: usize, rules: &[Rule], flow: &Flow, peer: Addr) ->
     let rule = rules
         .iter()
         .chain(more)
-        .find(|rule| matches_peer(rule.peer, flow.six, peer) && matches_service(rule.service, flow.what));
+        .find(|rule| matches_peer(rule.peer, flow.six, peer) && matches_service(rule, flow.what));
     match rule {
         Some(rule) if rule.accept => Ok(()),
         Some(_) => Err(DropReason::PolicyDeny),
@@ -199,8 +202,12 @@ fn matches_peer(peer: Peer, six: bool, addr: Addr) -> bool {
     }
 }
 
-fn matches_service(service: Service, what: What) -> bool {
-    match (service, what) {
+/// A later fragment has no ports: it passes no rule that asks for some, and no rule that denies some lets it by.
+fn matches_service(rule: &Rule, what: What) -> bool {
+    match (rule.service, what) {
+        (Service::Udp(..) | Service::Roce(..), What::Later) => !rule.accept,
+        (Service::AllUdp, What::First(..) | What::Later) => true,
+        (Service::Udp(first, last), What::First(_, dst)) => (first..=last).contains(&dst),
         (Service::Any, _) | (Service::Echo(None), What::Echo(..)) => true,
         (Service::Tcp(first, last), What::Tcp(_, dst)) | (Service::Udp(first, last), What::Udp(_, dst)) => {
             (first..=last).contains(&dst)

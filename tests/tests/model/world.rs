@@ -90,6 +90,10 @@ pub enum What {
     },
     /// Echo with an identifier: request, or reply.
     Echo(u16, bool),
+    /// The first fragment of a UDP datagram.
+    First(u16, u16),
+    /// Any other fragment of one.
+    Later,
     /// An ICMP error that quotes what an earlier packet of the story was, by its number.
     Error(usize),
 }
@@ -406,6 +410,7 @@ fn packet(tenants: usize) -> impl Strategy<Value = Packet> {
         (1_u16..4, 1_u16..5).prop_map(|(src, dst)| What::Udp(src, dst)),
         (0_u32..4, 50_000_u16..50_004).prop_map(|(qp, entropy)| What::Roce { qp, entropy }),
         (0_u16..2, any::<bool>()).prop_map(|(id, request)| What::Echo(id, request)),
+        prop_oneof![(1_u16..4, 1_u16..5).prop_map(|(src, dst)| What::First(src, dst)), Just(What::Later)],
     ];
     let dst_mac = prop_oneof![6 => Just(DstMac::Right), 3 => Just(DstMac::Gateway), 1 => Just(DstMac::Wrong)];
     let vni_of = prop_oneof![12 => 0..tenants, 1 => Just(tenants)];
