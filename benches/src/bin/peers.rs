@@ -94,7 +94,10 @@ fn run_edge(args: &Args, capture: &Path) -> Result<f64, String> {
 fn run_testpmd(args: &Args, capture: &Path) -> Result<f64, String> {
     let source = format!("net_pcap0,rx_pcap={},infinite_rx=1", capture.display());
     let cpus = format!("{},{}", usize::from(args.cpu == 0), args.cpu);
-    let mut child = Command::new("dpdk-testpmd")
+    // It runs until it is told to end: should it print nothing, `timeout` tells it.
+    let limit = (args.seconds + 20).to_string();
+    let mut child = Command::new("timeout")
+        .args([&limit, "dpdk-testpmd"])
         .args(["-l", &cpus, "--no-pci", "--in-memory", "--vdev", &source, "--vdev", "net_null0,no-rx=1", "--"])
         .args(["--auto-start", "--forward-mode=io", "--no-mlockall", "--total-num-mbufs=32768", "--stats-period", "1"])
         .stdin(Stdio::piped())
@@ -103,9 +106,8 @@ fn run_testpmd(args: &Args, capture: &Path) -> Result<f64, String> {
         .spawn()
         .map_err(|error| format!("dpdk-testpmd: {error}; install the package dpdk-dev"))?;
     let samples = child.stdout.take().map(|out| sample_testpmd(child.id(), out, args.seconds as usize + 2));
-    // It ends at the end of its input.
-    drop(child.stdin.take());
-    let _ = child.kill();
+    // SIGTERM reaches testpmd through `timeout`.
+    let _ = Command::new("kill").arg(child.id().to_string()).status();
     let _ = child.wait();
     let samples = samples.unwrap_or_default();
     let (Some(first), Some(last)) = (samples.get(1), samples.last()) else {
@@ -137,16 +139,19 @@ fn sample_testpmd(pid: u32, out: impl std::io::Read, count: usize) -> Vec<(u64, 
     samples
 }
 
-/// CPU time of testpmd's forwarding thread.
+/// CPU time of the forwarding thread of the testpmd that `timeout`, which is `pid`, has started.
 fn lcore_nanos(pid: u32) -> Option<u64> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    let pid = children.split_whitespace().next()?;
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     let of = |name: &str| {
         let is = |task: &PathBuf| {
-            std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim().starts_with(name))
+            std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.contains(name))
         };
         tasks.filter_map(Result::ok).map(|task| task.path()).find(is)
     };
-    let task = of("lcore-worker")?;
+    // DPDK 22.11 calls it rte-worker-1, later releases dpdk-worker1.
+    let task = of("worker")?;
     std::fs::read_to_string(task.join("schedstat")).ok()?.split_whitespace().next()?.parse().ok()
 }
 
