@@ -116,7 +116,12 @@ impl Edge {
         if decide::is_for_gateway(tables, &key) {
             return None;
         }
-        let action = self.settle(tables, &key, now);
+        let mut action = self.settle(tables, &key, now);
+        let refused = matches!(action.target(), Target::Drop(_));
+        if !refused && self.answered(tables, &key, now).is_some() {
+            // An answer is one even if rules allow it as well: it does not open what it answers.
+            action = action.as_reply();
+        }
         let l4 = (self.lanes.parsed[lane].l4, self.lanes.parsed[lane].l4_offset);
         let timeout = first_timeout(l4.0, frame, l4.1);
         if !self.remember(tables, hash, &key, action, timeout, frame.len(), now) {
@@ -188,7 +193,7 @@ impl Edge {
             self.flows.remove(slot);
             return None;
         }
-        // Once a reply, always a reply: else an answer that rules allow too would keep a flow open that they close.
+        // Once a reply, always a reply: else it would keep a flow open that the program has closed.
         let action = if old.is_reply() { action.as_reply() } else { action };
         self.flows.entry_mut(slot).action = action;
         Some(action)
@@ -196,17 +201,14 @@ impl Edge {
 
     /// The program's word on a flow, or that of the flow which it answers.
     fn settle(&self, tables: &Tables, key: &FlowKey, now: Nanos) -> Action {
-        let opener = self.answered(tables, key, now);
         let refused = match decide(tables, key) {
-            Ok(allowed) if opener.is_some() => return allowed.action(tables, key).as_reply(),
             Ok(allowed) => return allowed.action(tables, key),
             Err(refused) => refused,
         };
         let by_policy = matches!(refused.reason, DropReason::PolicyDeny | DropReason::PolicyDefault);
+        let opener = if by_policy { self.answered(tables, key, now) } else { None };
         let reply = match opener {
-            Some(opener) if by_policy && decide(tables, &opener).is_ok() => {
-                decide::deliver_reply(tables, key).ok()
-            }
+            Some(opener) if decide(tables, &opener).is_ok() => decide::deliver_reply(tables, key).ok(),
             _ => None,
         };
         match reply {
