@@ -48,7 +48,7 @@ impl Edge {
             Fate::LookUp => {
                 let known = self.lanes.candidate[lane]
                     .filter(|slot| self.flows.confirm(*slot, &self.lanes.key[lane]));
-                let action = match known.and_then(|slot| self.hit(tables, slot, lane, buf.bytes(), io, now)) {
+                let action = match known.and_then(|slot| self.hit(tables, slot, lane, buf.bytes(), now)) {
                     Some(action) => action,
                     None => match self.miss(tables, lane, buf.bytes(), io, now) {
                         Some(action) => action,
@@ -66,15 +66,7 @@ impl Edge {
     /// A packet of a known flow; `None` when the flow has been idle for too long, or when a new program says the
     /// opposite of what it remembers, which makes it a miss.
     #[inline]
-    fn hit<B: Backend>(
-        &mut self,
-        tables: &Tables,
-        slot: Slot,
-        lane: usize,
-        frame: &[u8],
-        io: &mut Io<B>,
-        now: Nanos,
-    ) -> Option<Action> {
+    fn hit(&mut self, tables: &Tables, slot: Slot, lane: usize, frame: &[u8], now: Nanos) -> Option<Action> {
         if !self.flows.touch(slot, now, frame.len() as u64) {
             return None;
         }
@@ -82,7 +74,7 @@ impl Edge {
         if action.generation != tables.generation() {
             action = self.decide_again(tables, slot, now)?;
         }
-        io.ledger.count(Gauge::Hits, 1);
+        self.hits += 1;
         let parsed = &self.lanes.parsed[lane];
         if parsed.l4 == L4::Tcp {
             let flags = tcp_flags(frame, parsed.l4_offset);
@@ -107,7 +99,7 @@ impl Edge {
     ) -> Option<Action> {
         let (key, hash) = (self.lanes.key[lane], self.lanes.hash[lane]);
         if let Some(slot) = self.flows.find(hash, &key)
-            && let Some(action) = self.hit(tables, slot, lane, frame, io, now)
+            && let Some(action) = self.hit(tables, slot, lane, frame, now)
         {
             // An earlier packet of this burst made the entry, or its tag hid behind another's.
             return Some(action);

@@ -37,43 +37,52 @@ pub enum Ingress {
     Vtep(VtepId),
 }
 
-/// Reads the key of an IP packet; `frame` and `parsed` belong together. The caller has made sure that it is IP.
-#[inline]
-pub fn of(frame: &[u8], parsed: &Parsed, tenant: TenantId, ingress: Ingress) -> FlowKey {
-    let mut key = FlowKey { tenant: tenant.0, protocol: parsed.protocol, ..FlowKey::default() };
+/// Reads the key of an IP packet into `key`; `frame` and `parsed` belong together. The caller has made sure that it is
+/// IP.
+#[inline(always)]
+pub fn read(key: &mut FlowKey, frame: &[u8], parsed: &Parsed, tenant: TenantId, ingress: Ingress) {
     let l3 = usize::from(parsed.l3_offset);
+    let mut kind = 0;
     if parsed.l3 == L3::Ipv4 {
-        key.src[..4].copy_from_slice(&frame[l3 + 12..l3 + 16]);
-        key.dst[..4].copy_from_slice(&frame[l3 + 16..l3 + 20]);
-    } else {
-        key.src.copy_from_slice(&frame[l3 + 8..l3 + 24]);
-        key.dst.copy_from_slice(&frame[l3 + 24..l3 + 40]);
-        key.kind |= IPV6;
+        // An address is a whole word of four bytes and zeros behind it: no partial writes.
+        (key.src, key.dst) = (widened(frame, l3 + 12), widened(frame, l3 + 16));
+    } else if let Some(addresses) = frame.get(l3 + 8..l3 + 40) {
+        key.src.copy_from_slice(&addresses[..16]);
+        key.dst.copy_from_slice(&addresses[16..]);
+        kind |= IPV6;
     }
-    match ingress {
-        Ingress::Port(port) => key.ingress = port.0,
+    key.ingress = match ingress {
+        Ingress::Port(port) => port.0,
         Ingress::Vtep(vtep) => {
-            key.ingress = vtep.0;
-            key.kind |= FABRIC;
+            kind |= FABRIC;
+            vtep.0
         }
-    }
-    match parsed.l4 {
-        L4::Tcp | L4::Udp | L4::Sctp => {
-            key.l4 = u32::from(parsed.src_port) << 16 | u32::from(parsed.dst_port)
-        }
+    };
+    key.l4 = match parsed.l4 {
+        L4::Tcp | L4::Udp | L4::Sctp => u32::from(parsed.src_port) << 16 | u32::from(parsed.dst_port),
         L4::Roce => {
-            key.l4 = parsed.dest_qp;
-            key.kind |= ROCE;
+            kind |= ROCE;
+            parsed.dest_qp
         }
-        L4::Icmp | L4::Icmpv6 => key.l4 = icmp_identity(frame, usize::from(parsed.l4_offset)),
-        L4::None | L4::Unknown => {}
-    }
-    match parsed.fragment {
-        Fragment::None => {}
-        Fragment::First => key.kind |= FRAGMENT,
-        Fragment::Later => key.kind |= FRAGMENT | LATER,
-    }
-    key
+        L4::Icmp | L4::Icmpv6 => icmp_identity(frame, usize::from(parsed.l4_offset)),
+        L4::None | L4::Unknown => 0,
+    };
+    kind |= match parsed.fragment {
+        Fragment::None => 0,
+        Fragment::First => FRAGMENT,
+        Fragment::Later => FRAGMENT | LATER,
+    };
+    key.tenant = tenant.0;
+    (key.protocol, key.kind, key.zero) = (parsed.protocol, kind, [0; 6]);
+}
+
+/// The four bytes at `at` and twelve zeros.
+#[inline(always)]
+fn widened(frame: &[u8], at: usize) -> [u8; 16] {
+    let address = frame.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes);
+    let mut bytes = [0; 16];
+    bytes[..4].copy_from_slice(&address.to_ne_bytes());
+    bytes
 }
 
 /// Identifier, type and code; the identifier is zero for messages that are no echo.
