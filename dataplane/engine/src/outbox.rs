@@ -24,7 +24,7 @@ struct Lane<B: Backend> {
 }
 
 /// Whom a packet is charged to besides the port: the tenant in whose tunnel it goes, by the inner frame's bytes.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Charge {
     tenant: Option<TenantId>,
     bytes: u32,
@@ -41,7 +41,7 @@ impl<B: Backend> Outbox<B> {
     /// Adds a packet for `port`; sends the port's burst when it is full.
     #[inline]
     pub fn push(&mut self, port: PortId, buf: B::Buf, ledger: &mut Ledger) {
-        self.push_charged(port, buf, Charge::default(), ledger);
+        self.push_charged(port, buf, Charge { tenant: None, bytes: 0 }, ledger);
     }
 
     /// Adds a packet that carries an inner frame of `inner_len` bytes of a tenant. The tenant is charged what the port
@@ -69,8 +69,8 @@ impl<B: Backend> Outbox<B> {
         if lane.burst.is_empty() {
             self.waiting.push(port);
         }
-        lane.charges[lane.burst.len()] = charge;
         lane.burst.push(buf);
+        lane.charges.push(charge);
         if lane.burst.len() == BURST {
             lane.flush(port, ledger);
             self.waiting.retain(|waiting| *waiting != port);
@@ -101,7 +101,6 @@ impl<B: Backend> Lane<B> {
     fn flush(&mut self, port: PortId, ledger: &mut Ledger) {
         let bytes =
             |burst: &Burst<B::Buf>| burst.iter().map(|buf| packet::Buf::bytes(buf).len() as u64).sum::<u64>();
-        let offered = self.burst.len();
         let mut sent = Tally { packets: 0, bytes: bytes(&self.burst) };
         for _ in 0..TX_ATTEMPTS {
             sent.packets += self.tx.transmit(&mut self.burst) as u64;
@@ -110,13 +109,14 @@ impl<B: Backend> Lane<B> {
             }
         }
         // A port takes the front of a burst.
-        let (taken, refused) = self.charges[..offered].split_at(offered - self.burst.len());
+        let (taken, refused) = self.charges.split_at(self.charges.len() - self.burst.len());
         charge_sent(taken, ledger);
         if !self.burst.is_empty() {
             sent.bytes -= bytes(&self.burst);
             refused.iter().for_each(|charge| ledger.dropped(charge.account(port), DropReason::TxFull));
             self.burst.clear();
         }
+        self.charges.clear();
         ledger.sent(Account::Port(port), sent);
     }
 }
