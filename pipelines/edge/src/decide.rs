@@ -84,8 +84,14 @@ pub fn decide(tables: &Tables, key: &FlowKey) -> Result<Allowed, Refused> {
     Ok(Allowed { target, dst_mac, rule })
 }
 
-/// The key of the flow that this one would answer, as its opener's packets have it; `None` where there is none.
+/// The key of the flow that this one would answer, as its opener's packets have it; `None` where there is none: an echo
+/// request answers nothing.
 pub fn opener(tables: &Tables, key: &FlowKey) -> Option<FlowKey> {
+    if key::is_echo_request(key) { None } else { reverse(tables, key) }
+}
+
+/// The key of the same flow's packets in the other direction; `None` where that cannot be told.
+pub fn reverse(tables: &Tables, key: &FlowKey) -> Option<FlowKey> {
     let tenant = tables.program.tenant(TenantId(key.tenant))?;
     let ingress = match tenant.locate(key::dst(key))?.0 {
         Place::Port(port) => Ingress::Port(port),
