@@ -2,12 +2,12 @@
 
 use engine::{Account, Ledger, Tally};
 use packet::{Buf, Burst};
-use program::{DropReason, PortId, TenantId};
+use program::{DropReason, Ingress, PortId, TenantId};
 use tables::flow::FlowKey;
 use wire::checksum::{Check, verify_l4};
 use wire::{Flags, Fragment, L3, L4, Mac, Parsed, ecn, vxlan};
 
-use crate::key::{self, Ingress};
+use crate::key;
 use crate::lanes::Fate;
 use crate::tables::{PortView, Role, UplinkView};
 use crate::{Edge, Tables};

@@ -7,7 +7,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use program::{PortId, Service, TenantId, VtepId};
+use program::{Flow, Ingress, PortId, Service, TenantId, VtepId};
 use tables::flow::FlowKey;
 use wire::{Fragment, L3, L4, Parsed};
 
@@ -27,15 +27,6 @@ const UDP: u8 = 17;
 const SCTP: u8 = 132;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
-
-/// Where a packet came in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ingress {
-    /// A tenant's port.
-    Port(PortId),
-    /// A tunnel from that endpoint.
-    Vtep(VtepId),
-}
 
 /// Reads the key of an IP packet into `key`; `frame` and `parsed` belong together. The caller has made sure that it is
 /// IP.
@@ -127,6 +118,18 @@ fn address(key: &FlowKey, bytes: &[u8; 16]) -> IpAddr {
 /// TCP, UDP or SCTP source port; zero for others.
 pub fn src_port(key: &FlowKey) -> u16 {
     if matches!(key.protocol, TCP | UDP | SCTP) && key.kind & ROCE == 0 { (key.l4 >> 16) as u16 } else { 0 }
+}
+
+/// What the program judges.
+pub fn flow(key: &FlowKey) -> Flow {
+    Flow {
+        tenant: TenantId(key.tenant),
+        ingress: ingress(key),
+        src: src(key),
+        dst: dst(key),
+        service: service(key),
+        src_port: src_port(key),
+    }
 }
 
 /// What rules look at.

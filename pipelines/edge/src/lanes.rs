@@ -2,12 +2,12 @@
 
 use engine::Account;
 use packet::BURST;
-use program::{DropReason, PortId, TenantId};
+use program::{DropReason, Ingress, PortId, TenantId};
 use tables::flow::{FlowHash, FlowKey, Slot};
 use wire::Parsed;
 
 use crate::Edge;
-use crate::key::{self, Ingress};
+use crate::key;
 
 /// What the first pass made of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

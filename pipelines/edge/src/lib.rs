@@ -34,7 +34,7 @@ use program::{PortId, TenantId, limit};
 use quiescent::cell::SharedWords;
 
 pub use action::{Action, Target};
-pub use decide::{Allowed, Refused, decide};
+pub use decide::{Allowed, decide};
 pub use next_hops::mac_of_word;
 pub use record::Record;
 pub use tables::{BuildError, Facts, Tables};

@@ -5,13 +5,13 @@ use std::net::IpAddr;
 
 use engine::Io;
 use packet::{Allocator, Backend, Buf, Nanos};
-use program::{DropReason, PortId};
+use program::{DropReason, Ingress, PortId};
 use wire::checksum::{Check, verify_l4};
 use wire::{Fragment, L3, L4, build};
 
 use crate::classify::mac_at;
 use crate::decide;
-use crate::key::{self, Ingress};
+use crate::key;
 use crate::{Edge, Tables, echo, nd};
 
 /// The longest frame of ARP or neighbour discovery that floodway writes, in bytes.
@@ -86,7 +86,7 @@ impl Edge {
             return io.ledger.dropped(self.lanes.account[lane], DropReason::NoRoute);
         };
         let gateway_mac = tables.port(port).map(|view| view.gateway_mac);
-        let refusal = if !decide::owns(&tables.program, port, key::src(&key)) {
+        let refusal = if !tables.program.owns(port, key::src(&key)) {
             Some(DropReason::SpoofedAddress)
         } else if gateway_mac != Some(mac_at(buf.bytes(), 0)) {
             Some(DropReason::UnknownDestinationMac)
