@@ -82,10 +82,17 @@ impl Oracle {
             Err(reason) => return Fate::Dropped(reason),
         };
         let tenant = &program.tenants[index];
+        if error.src == error.dst {
+            return Fate::Dropped(DropReason::Martian);
+        }
         if tenant.locate(error.src) != Some(error.entry) {
             return Fate::Dropped(DropReason::SpoofedAddress);
         }
         let Some(place) = tenant.locate(error.dst) else { return Fate::Dropped(DropReason::NoRoute) };
+        let transit = matches!((error.entry, place), (Place::Vtep(_), Place::Vtep(_)));
+        if transit || error.entry == place {
+            return Fate::Dropped(DropReason::NoRoute);
+        }
         let sender = tenant.locate(quoted.src).map(|ingress| Flow {
             ingress,
             six: error.six,
@@ -166,14 +173,16 @@ fn allowed(tenant: &Tenant, flow: &Flow) -> Result<(), DropReason> {
         return Err(DropReason::SpoofedAddress);
     }
     let to = tenant.locate(flow.dst).ok_or(DropReason::NoRoute)?;
+    // Whether there is a way at all comes before any rule.
+    if flow.ingress == to || matches!((flow.ingress, to), (Place::Vtep(_), Place::Vtep(_))) {
+        return Err(DropReason::NoRoute);
+    }
     if let Place::Port(from) = flow.ingress {
         ask(tenant, from, &tenant.egress, flow, flow.dst)?;
     }
-    match (flow.ingress, to) {
-        (Place::Vtep(_), Place::Vtep(_)) => Err(DropReason::NoRoute),
-        (from, to) if from == to => Err(DropReason::NoRoute),
-        (_, Place::Port(port)) => ask(tenant, port, &tenant.ingress, flow, flow.src),
-        (_, Place::Vtep(_)) => Ok(()),
+    match to {
+        Place::Port(port) => ask(tenant, port, &tenant.ingress, flow, flow.src),
+        Place::Vtep(_) => Ok(()),
     }
 }
 
