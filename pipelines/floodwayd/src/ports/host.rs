@@ -29,8 +29,13 @@ pub struct HostPorts {
 pub fn open(args: &Args, program: &Program) -> anyhow::Result<HostPorts> {
     let mtu = program.devices.iter().map(|device| device.mtu).max().unwrap_or(0);
     let pool = Pool::with_room(args.buffers as usize, usize::from(mtu) + backends::FRAME_OVERHEAD);
-    let mut ports =
-        HostPorts { queues: Some(Vec::new()), facts: Vec::new(), pool, _wires: Vec::new(), counters: Vec::new() };
+    let mut ports = HostPorts {
+        queues: Some(Vec::new()),
+        facts: Vec::new(),
+        pool,
+        _wires: Vec::new(),
+        counters: Vec::new(),
+    };
     for device in &program.devices {
         let opened = host::open(&device.device, device.mtu, &ports.pool)
             .with_context(|| format!("port {:?}", device.name))?;
