@@ -21,28 +21,35 @@ const NO_DEVICE: &str = "0000:00:00.0";
 /// Ordinary memory for DPDK when there are no hugepages, in MiB.
 const NO_HUGE_MIB: u32 = 512;
 
-/// Open ports. The fields are dropped in this order: ports, buffers, DPDK itself.
+/// Open ports. Buffers and DPDK itself are dropped after them.
 pub struct DpdkPorts {
     ports: Vec<DpdkPort>,
     pool: Mempool,
     eal: Arc<Eal>,
 }
 
+impl Drop for DpdkPorts {
+    /// Last opened, first closed: a card's uplink must outlive its representors.
+    fn drop(&mut self) {
+        while self.ports.pop().is_some() {}
+    }
+}
+
 /// Starts DPDK and opens every device of the program.
 pub fn open(args: &Args, program: &Program) -> anyhow::Result<DpdkPorts> {
     let eal = Arc::new(start_eal(args, &program.devices).context("DPDK does not start")?);
     let pool = Mempool::new(&eal, &pool_config(args, &program.devices)).context("no packet buffers")?;
-    let mut ports = Vec::new();
+    let mut opened = DpdkPorts { ports: Vec::new(), pool, eal };
     for device in &program.devices {
         check_interface_mtu(device)?;
-        let config = DpdkPortConfig { queues: 1, pool: pool.clone(), mtu: device.mtu };
-        let port = DpdkPort::open(&eal, devargs(device), config)
+        let config = DpdkPortConfig { queues: 1, pool: opened.pool.clone(), mtu: device.mtu };
+        let port = DpdkPort::open(&opened.eal, devargs(device), config)
             .with_context(|| format!("port {:?}", device.name))?;
         let mac = Mac(port.facts().mac);
         tracing::info!(port = device.name, device = device.device, driver = port.facts().driver, %mac, "open");
-        ports.push(port);
+        opened.ports.push(port);
     }
-    Ok(DpdkPorts { ports, pool, eal })
+    Ok(opened)
 }
 
 /// Buffers that hold the largest frame of any port.
