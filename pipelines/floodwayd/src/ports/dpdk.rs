@@ -62,7 +62,7 @@ fn pool_config(args: &Args, devices: &[Device]) -> PoolConfig {
 fn start_eal(args: &Args, devices: &[Device]) -> anyhow::Result<Eal> {
     let builder = Eal::builder().lcores([main_cpu()?]);
     let builder = match args.memory {
-        Memory::InMemory => builder.in_memory(),
+        Memory::Anonymous => builder.in_memory(),
         Memory::Hugetlbfs => builder.file_prefix(&args.file_prefix),
         Memory::NoHuge => builder.no_huge(NO_HUGE_MIB).no_shconf().file_prefix(&args.file_prefix),
     };
