@@ -1,5 +1,6 @@
 //! Scenarios: the whole pipeline, by hand and between hosts that speak real TCP/IP, in virtual time and without root.
 
+pub mod demo;
 pub mod frames;
 pub mod host;
 pub mod policies;

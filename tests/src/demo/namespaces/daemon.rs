@@ -1,0 +1,194 @@
+//! floodwayd as a process, its hugepages, and `floodway` beside it.
+
+use std::{
+    fs::File,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+use agent::client::Client;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use program::Report;
+
+use super::{LOOK_AGAIN, Refusal, read, wait_until};
+use crate::demo::{
+    Paths,
+    world::{Answer, Outcome},
+};
+
+const NR_HUGEPAGES: &str = "/proc/sys/vm/nr_hugepages";
+/// Pages of 2 MiB that are set aside when there are none.
+const HUGEPAGES: u64 = 256;
+/// Free pages that are enough.
+const HUGEPAGES_MIN: u64 = 64;
+/// Longest start: EAL and its drivers.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// floodwayd, from start to end. Dropping it ends it and gives the hugepages back.
+pub struct Daemon {
+    child: Child,
+    client: Client,
+    socket: PathBuf,
+    floodway: PathBuf,
+    file_prefix: String,
+    hugepages: Hugepages,
+}
+
+/// Hugepages that were set aside for the demo.
+struct Hugepages {
+    /// What `vm.nr_hugepages` is to be afterwards, if it was changed.
+    restore: Option<u64>,
+    /// Free pages before floodwayd started.
+    free_before: u64,
+    memory: &'static str,
+}
+
+impl Daemon {
+    /// Starts it and returns when it answers.
+    pub fn start(paths: &Paths) -> Result<Self, Refusal> {
+        let hugepages = Hugepages::prepare();
+        let socket = paths.scratch.join("floodwayd.sock");
+        let log = paths.scratch.join("floodwayd.log");
+        let file_prefix = format!("floodway-demo-{}", std::process::id());
+        let arguments = format!("--idle-sleep-us 50 --memory {} --file-prefix {file_prefix}", hugepages.memory);
+        println!("- floodwayd --policy {} --socket {} {arguments}", paths.policy.display(), socket.display());
+        let program = paths.program("floodwayd");
+        let failed = |error| Refusal::Failed(format!("{}: {error}", program.display()));
+        let mut command = Command::new(&program);
+        command.arg("--policy").arg(&paths.policy).arg("--socket").arg(&socket).args(arguments.split(' '));
+        // Its own group: Ctrl-C is the demo's, which ends floodwayd in order.
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
+        let child = command.stderr(File::create(&log).map_err(failed)?).spawn().map_err(failed)?;
+        let client = Client::new(&socket);
+        let floodway = paths.program("floodway");
+        let mut daemon = Self { child, client, socket, floodway, file_prefix, hugepages };
+        daemon.wait_for_answer(&log)?;
+        Ok(daemon)
+    }
+
+    fn wait_for_answer(&mut self, log: &Path) -> Result<(), Refusal> {
+        let start = Instant::now();
+        while self.client.report().is_err() {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                let text = read(&log.to_string_lossy());
+                let words = text.lines().rfind(|line| line.starts_with("floodwayd:")).unwrap_or(&text).to_owned();
+                return Err(match words.contains("built without DPDK") {
+                    true => Refusal::NotHere("floodwayd was built without DPDK".into()),
+                    false => Refusal::Failed(format!("floodwayd ended with {status}: {words}")),
+                });
+            }
+            if start.elapsed() > START_TIMEOUT {
+                return Err(Refusal::Failed(format!("floodwayd does not answer; see {}", log.display())));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        Ok(())
+    }
+
+    /// In words, where its packets are.
+    pub fn describe(&self) -> String {
+        let memory = match self.hugepages.memory {
+            "no-huge" => "ordinary pages, for there are no hugepages: about half as fast",
+            _ => "hugepages without files",
+        };
+        format!("floodwayd (pid {}) runs one worker over DPDK; its memory: {memory}.", self.child.id())
+    }
+
+    /// Everything that it has counted.
+    pub fn report(&self) -> Outcome<Report> {
+        self.client.report().map_err(|error| error.to_string())
+    }
+
+    /// Runs `floodway` against it.
+    pub fn floodway(&self, arguments: &[&str]) -> Outcome<Answer> {
+        println!("        $ floodway {}", arguments.join(" "));
+        let output = Command::new(&self.floodway).arg("--socket").arg(&self.socket).args(arguments).output();
+        let output = output.map_err(|error| format!("{}: {error}", self.floodway.display()))?;
+        let text = [&output.stdout[..], &output.stderr[..]].concat();
+        let code = output.status.code().unwrap_or(-1);
+        Ok(Answer { code, text: String::from_utf8_lossy(&text).into_owned() })
+    }
+
+    /// Ends it by SIGTERM; its exit code (128 and more: a signal), and the socket if it is still there.
+    pub fn stop(&mut self) -> Outcome<(i32, Vec<String>)> {
+        let status = self.terminate()?;
+        let code = status.code().unwrap_or(128);
+        let left = self.socket.exists().then(|| format!("socket {} is left", self.socket.display()));
+        Ok((code, left.into_iter().collect()))
+    }
+
+    fn terminate(&mut self) -> Outcome<ExitStatus> {
+        let running = self.child.try_wait().map_err(|error| error.to_string())?;
+        if let Some(status) = running {
+            return Err(format!("floodwayd had ended before, with {status}"));
+        }
+        let pid = Pid::from_raw(self.child.id().cast_signed());
+        kill(pid, Signal::SIGTERM).map_err(|error| format!("SIGTERM: {error}"))?;
+        let child = &mut self.child;
+        wait_until("floodwayd to end", || child.try_wait().map(|s| s.is_some()).map_err(|error| error.to_string()))?;
+        self.child.wait().map_err(|error| error.to_string())
+    }
+
+    /// Hugepages, and files of DPDK's, that did not come back.
+    pub fn find_leftovers(&self) -> Outcome<Vec<String>> {
+        let folders = ["/dev/hugepages", "/run/dpdk", "/var/run/dpdk"];
+        let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().flatten());
+        let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&self.file_prefix));
+        let mut left: Vec<String> = ours.map(|entry| format!("{} is left", entry.path().display())).collect();
+        let before = self.hugepages.free_before;
+        if wait_until("hugepages to be free", || Ok(free_hugepages() >= before)).is_err() {
+            left.push(format!("{} hugepages are free, {before} were", free_hugepages()));
+        }
+        Ok(left)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) && self.terminate().is_err() {
+            // It did not end in time.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+impl Hugepages {
+    /// Uses those that there are, asks for some when there are none, and does without when there is no other way.
+    fn prepare() -> Self {
+        let total = number(NR_HUGEPAGES);
+        let restore = (total == 0 && std::fs::write(NR_HUGEPAGES, HUGEPAGES.to_string()).is_ok()).then_some(0);
+        if restore.is_some() {
+            println!("- vm.nr_hugepages: {HUGEPAGES}, and 0 again afterwards");
+        }
+        let free_before = free_hugepages();
+        let memory = if free_before >= HUGEPAGES_MIN { "in-memory" } else { "no-huge" };
+        if memory == "no-huge" {
+            println!("- {free_before} hugepages are free, {HUGEPAGES_MIN} are needed: DPDK uses ordinary pages");
+        }
+        Self { restore, free_before, memory }
+    }
+}
+
+impl Drop for Hugepages {
+    fn drop(&mut self) {
+        if let Some(pages) = self.restore
+            && let Err(error) = std::fs::write(NR_HUGEPAGES, pages.to_string())
+        {
+            eprintln!("cannot set {NR_HUGEPAGES} back to {pages}: {error}");
+        }
+    }
+}
+
+fn free_hugepages() -> u64 {
+    number("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
+}
+
+fn number(path: &str) -> u64 {
+    read(path).trim().parse().unwrap_or(0)
+}
