@@ -120,27 +120,28 @@ fn red_cannot_reach_blue(demo: &mut Demo) -> Outcome<Seen> {
     }
     let after = demo.world.report()?;
     let dropped = counts::dropped_in_all(&after) - counts::dropped_in_all(&before);
-    let text = format!("{} sent in {} ways, {reached} arrived, {dropped} counted as dropped", frames.len(), forgeries().len());
+    let reasons = counts::reasons(&before, &after).join(", ");
+    let text = format!("{} sent in {} ways, {reached} arrived, {dropped} dropped: {reasons}", frames.len(), forgeries().len());
     Ok(Seen::new(reached == 0 && dropped == frames.len() as u64, text))
 }
 
 /// Ways in which red might try to reach blue's host or blue's remote.
 fn forgeries() -> Vec<Vec<u8>> {
     let (red, blue) = (Tenant::Red.ends(), Tenant::Blue.ends());
-    let ports = (4791, 4791);
+    let roce = |ends: Ends| ends.roce(49_152, 0x12, FORGED);
     let to_host = Ends { dst_mac: Tenant::Blue.mac(), dst: HOST, ..red };
     let to_remote = Ends { dst_mac: Tenant::Blue.remote_mac(), ..red };
     let broadcast = Ends { dst_mac: Mac::BROADCAST, ..to_host };
-    let as_blue = blue.udp(ports, FORGED);
+    let as_blue = roce(blue);
     let into_blue = |dst| tunnel(Ends { dst, ..red }, 0, Tenant::Blue.vni(), &as_blue);
-    let mut tagged = to_remote.udp(ports, FORGED);
+    let mut tagged = roce(to_remote);
     tagged.splice(12..12, [0x81, 0x00, 0, Tenant::Blue.vni() as u8]);
     vec![
-        to_host.udp(ports, FORGED),
-        to_remote.udp(ports, FORGED),
-        broadcast.udp(ports, FORGED),
+        roce(to_host),
+        roce(to_remote),
+        roce(broadcast),
         as_blue.clone(),
-        blue.reversed().udp(ports, FORGED),
+        roce(blue.reversed()),
         into_blue(VTEP),
         into_blue(FABRIC_VTEP),
         tagged,
@@ -171,8 +172,11 @@ fn denied_flow_names_its_rule(demo: &mut Demo) -> Outcome<Seen> {
     let line = text.lines().position(|line| line.trim() == "- action: Deny").map_or(0, |index| index + 1);
     let expected = format!("{}:{line}", file.display());
     let flows = demo.world.flows()?;
-    let denied = flows.iter().find(|flow| flow.tenant == "red" && flow.service.ends_with("-> 9999"));
-    let Some(flow) = denied else { return Err("no flow to TCP 9999 is listed".into()) };
+    let denied = flows.iter().find(|flow| flow.tenant == "red" && flow.service.ends_with("> 9999"));
+    let Some(flow) = denied else {
+        let services: Vec<&str> = flows.iter().map(|flow| flow.service.as_str()).collect();
+        return Err(format!("no flow of red's to TCP 9999 among {services:?}"));
+    };
     let text = format!("{} {}: {} by {}", flow.tenant, flow.service, flow.verdict, flow.rule);
     Ok(Seen::new(flow.verdict == DropReason::PolicyDeny.name() && flow.rule == expected, text))
 }
@@ -184,12 +188,12 @@ fn undeclared_port(demo: &mut Demo) -> Outcome<Seen> {
 
 fn spoofed_address(demo: &mut Demo) -> Outcome<Seen> {
     let ends = Ends { src: [10, 1, 0, 99], ..Tenant::Red.ends() };
-    all_dropped(demo, vec![ends.udp((4791, 4791), FORGED); COPIES], DropReason::SpoofedAddress)
+    all_dropped(demo, vec![ends.roce(49_152, 0x12, FORGED); COPIES], DropReason::SpoofedAddress)
 }
 
 fn spoofed_mac(demo: &mut Demo) -> Outcome<Seen> {
     let ends = Ends { src_mac: Mac([2, 0, 0, 0, 0x0a, 0x99]), ..Tenant::Red.ends() };
-    all_dropped(demo, vec![ends.udp((4791, 4791), FORGED); COPIES], DropReason::SpoofedMac)
+    all_dropped(demo, vec![ends.roce(49_152, 0x12, FORGED); COPIES], DropReason::SpoofedMac)
 }
 
 /// Red sends frames, none of which may arrive: each is counted once, for that reason.

@@ -22,9 +22,15 @@ pub fn received(report: &Report, port: &str) -> u64 {
     report.ports.iter().find(|other| other.name == port).map_or(0, |port| port.traffic.rx_packets)
 }
 
-/// Packets sent by a port.
-pub fn sent(report: &Report, port: &str) -> u64 {
-    report.ports.iter().find(|other| other.name == port).map_or(0, |port| port.traffic.tx_packets)
+/// `reason +packets` for each reason of which there are more in `after`.
+pub fn reasons(before: &Report, after: &Report) -> Vec<String> {
+    let count = |report: &Report, reason: &str| {
+        report.tenants.iter().map(|tenant| of_reason(&tenant.drops, reason)).sum::<u64>()
+    };
+    let risen = DropReason::ALL.iter().map(|reason| {
+        (reason.name(), count(after, reason.name()) - count(before, reason.name()))
+    });
+    risen.filter(|(_, more)| *more > 0).map(|(name, more)| format!("{name} +{more}")).collect()
 }
 
 /// Packets of all ports: received and made here, sent, dropped.

@@ -70,9 +70,9 @@ impl Swap {
         expect_applied(demo.world.apply(&edited.directory)?)?;
         let applied = demo.world.report()?;
         let answered_after = demo.world.ping(Tenant::Red, REMOTE, PINGS, pattern)?;
-        let flows = demo.world.flows()?;
         let bulk = demo.world.finish_bulk()?;
         let after = demo.world.report()?;
+        let flows = demo.world.flows()?;
         expect_applied(demo.world.apply(&demo.paths.policy)?)?;
         let is_denied = |flow: &&program::FlowRecord| {
             flow.tenant == "red" && flow.service.starts_with("icmp") && flow.verdict == DropReason::PolicyDeny.name()

@@ -55,7 +55,7 @@ impl Daemon {
         let socket = paths.scratch.join("floodwayd.sock");
         let log = paths.scratch.join("floodwayd.log");
         let file_prefix = format!("floodway-demo-{}", std::process::id());
-        let arguments = format!("--idle-sleep-us 50 --memory {} --file-prefix {file_prefix}", hugepages.memory);
+        let arguments = format!("--idle-sleep-us 50 --flows 16384 --memory {} --file-prefix {file_prefix}", hugepages.memory);
         println!("- floodwayd --policy {} --socket {} {arguments}", paths.policy.display(), socket.display());
         let program = paths.program("floodwayd");
         let failed = |error| Refusal::Failed(format!("{}: {error}", program.display()));
