@@ -1,1 +1,5 @@
-//! Placeholder of the tree; filled by the next commits.
+//! Measures floodway, and its peers in the same run: same traffic, same core, interleaved.
+//!
+//! Benchmarks measure time; tests check behaviour. Nothing here decides whether a change may land.
+
+pub mod traffic;

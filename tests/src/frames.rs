@@ -66,12 +66,7 @@ impl Ends {
 
     /// A RoCEv2 packet: RC SEND only to `qp`, with UDP source port `entropy`. The ICRC is not filled in.
     pub fn roce(self, entropy: u16, qp: u32, payload: &[u8]) -> Vec<u8> {
-        let mut bth = vec![0x04, 0, 0xff, 0xff, 0];
-        bth.extend_from_slice(&qp.to_be_bytes()[1..]);
-        bth.extend_from_slice(&[0, 0, 0, 1]);
-        bth.extend_from_slice(payload);
-        bth.extend_from_slice(&[0; 4]);
-        self.udp((entropy, 4791), &bth)
+        self.udp((entropy, 4791), &send_only(qp, payload))
     }
 
     /// An ARP request of the sender for `target`.
@@ -85,6 +80,16 @@ impl Ends {
         frame.extend_from_slice(&target);
         frame
     }
+}
+
+/// BTH of an RC SEND only to `qp`, payload, and an ICRC of zeros.
+pub(crate) fn send_only(qp: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0x04, 0, 0xff, 0xff, 0];
+    bytes.extend_from_slice(&qp.to_be_bytes()[1..]);
+    bytes.extend_from_slice(&[0, 0, 0, 1]);
+    bytes.extend_from_slice(payload);
+    bytes.extend_from_slice(&[0; 4]);
+    bytes
 }
 
 /// The reply of whoever has `mac` to an ARP request.
@@ -148,8 +153,8 @@ pub fn tunnel(outer: Ends, tos: u8, vni: u32, inner: &[u8]) -> Vec<u8> {
     let ip = etherparse::Ipv4Header::new(0, 64, etherparse::IpNumber::UDP, outer.src, outer.dst)
         .expect("a header");
     let mut ip = ip;
-    ip.dscp = etherparse::Ipv4Dscp::try_new(tos >> 2).expect("six bits");
-    ip.ecn = etherparse::Ipv4Ecn::try_new(tos & 3).expect("two bits");
+    ip.dscp = etherparse::IpDscp::try_new(tos >> 2).expect("six bits");
+    ip.ecn = etherparse::IpEcn::try_new(tos & 3).expect("two bits");
     let headers = etherparse::IpHeaders::Ipv4(ip, etherparse::Ipv4Extensions::default());
     PacketBuilder::ethernet2(outer.src_mac.0, outer.dst_mac.0)
         .ip(headers)

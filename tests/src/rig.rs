@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use backends::memory::{self, MemoryBackend, Pool, Wire};
-use edge::{Edge, Facts, Limits, Tables};
-use engine::{Account, Dump, Ledger, LedgerReader, Worker, WorkerPorts};
+use edge::{Edge, Facts, Limits, Record, Tables};
+use engine::{Account, Dump, DumpRequest, Dumped, Ledger, LedgerReader, Worker, WorkerPorts};
 use packet::{Buf, Nanos};
 use policy::Source;
-use program::{DropReason, PortId, Program, TenantId, Traffic, VtepId, limit};
+use program::{DropReason, FlowRecord, PortId, Program, TenantId, Traffic, VtepId, limit};
 use quiescent::{Publisher, SharedWords};
 use wire::Mac;
 
@@ -19,6 +19,7 @@ const BUFFERS: usize = 4096;
 /// One worker with its ports' other ends in the test's hands.
 pub struct Rig {
     worker: Worker<MemoryBackend, Edge>,
+    dump_request: DumpRequest<Record>,
     publisher: Publisher<Tables>,
     facts: Vec<Facts>,
     program: Arc<Program>,
@@ -29,6 +30,21 @@ pub struct Rig {
     pub pool: Pool,
     /// The time of the next poll.
     pub now: Nanos,
+}
+
+/// The control plane's side of a rig.
+pub struct Editor<'a> {
+    publisher: &'a mut Publisher<Tables>,
+    facts: &'a [Facts],
+    program: &'a mut Arc<Program>,
+}
+
+impl Editor<'_> {
+    /// Publishes another policy.
+    pub fn apply(&mut self, texts: &[&str]) {
+        *self.program = Arc::new(compile_texts(texts, Some(self.program)));
+        self.publisher.publish(Box::new(build(self.program, self.facts)));
+    }
 }
 
 impl Rig {
@@ -51,20 +67,42 @@ impl Rig {
         let mut publisher = Publisher::new(Box::new(build(&program, &facts)));
         let edge = Edge::new(limits, 1, Arc::new(SharedWords::new(limit::VTEPS)));
         let ports = WorkerPorts { queues: queues.into_iter().map(Some).collect(), allocator: pool.clone() };
-        let (dump, _) = Dump::new(64);
+        let (dump, dump_request) = Dump::new(64);
         let worker = Worker::new(ports, edge, publisher.reader(), ledger, dump);
-        Self { worker, publisher, facts, program, wires, ledger: reader, pool, now: Nanos::from_secs(1) }
+        let now = Nanos::from_secs(1);
+        Self { worker, dump_request, publisher, facts, program, wires, ledger: reader, pool, now }
     }
 
     /// Publishes another policy; the next poll runs it.
     pub fn apply(&mut self, texts: &[&str]) {
-        self.program = Arc::new(compile_texts(texts, Some(&self.program)));
-        self.publisher.publish(Box::new(build(&self.program, &self.facts)));
+        self.split().2.apply(texts);
+    }
+
+    /// The worker, its wires and its publisher apart, for a test with a thread for each.
+    pub fn split(&mut self) -> (&mut Worker<MemoryBackend, Edge>, &[Wire], Editor<'_>) {
+        let editor =
+            Editor { publisher: &mut self.publisher, facts: &self.facts, program: &mut self.program };
+        (&mut self.worker, &self.wires, editor)
     }
 
     /// The running program.
     pub fn program(&self) -> &Program {
         &self.program
+    }
+
+    /// Every flow that the worker remembers, as it is listed.
+    pub fn flows(&mut self) -> Vec<FlowRecord> {
+        self.dump_request.ask();
+        let mut flows = Vec::new();
+        loop {
+            self.poll();
+            while let Some(step) = self.dump_request.answer() {
+                match step {
+                    Dumped::Record(record) => flows.push(record.name(self.publisher.current())),
+                    Dumped::End => return flows,
+                }
+            }
+        }
     }
 
     /// The outside end of a port.

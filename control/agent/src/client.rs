@@ -245,6 +245,7 @@ impl Client {
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ClientError::NoDaemon { path },
             io::ErrorKind::PermissionDenied => ClientError::Denied { path },
+            io::ErrorKind::WouldBlock => self.broken("it has too many clients; try again"),
             _ => self.broken(sentence(error)),
         }
     }

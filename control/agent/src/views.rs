@@ -12,6 +12,9 @@ use crate::{
     apply::{counts, digest},
 };
 
+/// Queue pair numbers have 24 bits.
+const QP_MAX: u32 = 0xff_ffff;
+
 pub(crate) fn program(program: &Program) -> ProgramSummary {
     let tenant = |tenant: &program::Tenant| TenantSummary {
         name: tenant.name.clone(),
@@ -100,6 +103,7 @@ fn service(service: ServiceMatch) -> String {
         ServiceMatch::Sctp(range) => ports("sctp", range),
         ServiceMatch::Icmp(kind, code) => icmp("icmp", kind, code),
         ServiceMatch::Icmpv6(kind, code) => icmp("icmpv6", kind, code),
+        ServiceMatch::Roce(QpRange { first: 0, last: QP_MAX }) => "roce".into(),
         ServiceMatch::Roce(QpRange { first, last }) if first == last => format!("roce/qp {first:#x}"),
         ServiceMatch::Roce(QpRange { first, last }) => format!("roce/qp {first:#x}-{last:#x}"),
         ServiceMatch::Protocol(protocol) => format!("protocol {protocol}"),
@@ -147,4 +151,69 @@ fn by_reason<'a>(
         }
     }
     reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_are_spelled_shortly() {
+        let range = |first, last| PortRange { first, last };
+        for (match_, expected) in [
+            (ServiceMatch::Tcp(PortRange::ALL), "tcp"),
+            (ServiceMatch::Udp(range(53, 53)), "udp/53"),
+            (ServiceMatch::Sctp(range(1, 65_535)), "sctp/1-65535"),
+            (ServiceMatch::Icmp(None, None), "icmp"),
+            (ServiceMatch::Icmp(Some(3), None), "icmp/3"),
+            (ServiceMatch::Icmpv6(Some(1), Some(4)), "icmpv6/1/4"),
+            (ServiceMatch::Roce(QpRange { first: 0, last: QP_MAX }), "roce"),
+            (ServiceMatch::Roce(QpRange { first: 0, last: 15 }), "roce/qp 0x0-0xf"),
+            (ServiceMatch::Roce(QpRange { first: 17, last: 17 }), "roce/qp 0x11"),
+            (ServiceMatch::Protocol(47), "protocol 47"),
+        ] {
+            assert_eq!(service(match_), expected);
+        }
+    }
+
+    #[test]
+    fn peers_are_spelled_with_their_exceptions() {
+        let net = |text: &str| text.parse().unwrap();
+        let whole = PeerBlock { net: net("10.0.0.0/8"), except: vec![] };
+        assert_eq!(peer(&whole), "10.0.0.0/8");
+        let holed = PeerBlock { except: vec![net("10.1.0.0/16"), net("10.2.0.0/16")], ..whole };
+        assert_eq!(peer(&holed), "10.0.0.0/8 except 10.1.0.0/16 10.2.0.0/16");
+    }
+
+    /// Holes are skipped, and ids that lead nowhere do no harm.
+    #[test]
+    fn a_program_with_holes_is_shown() {
+        let port = program::Port {
+            id: program::PortId(1),
+            tenant: program::TenantId(9),
+            mac: Default::default(),
+            addresses: vec![],
+            mtu: 1500,
+            egress: RuleListId(7),
+            ingress: RuleListId(0),
+        };
+        let program = Program {
+            tenants: vec![None],
+            ports: vec![None, Some(port)],
+            rules: vec![Rule {
+                verdict: Verdict::Deny,
+                peers: None,
+                services: vec![],
+                origin: program::Origin { source: 3, line: 1 },
+            }],
+            rule_lists: vec![vec![RuleId(0), RuleId(5)]],
+            ..Program::default()
+        };
+        let summary = super::program(&program);
+        assert!(summary.tenants.is_empty());
+        assert_eq!((summary.ports[0].name.as_str(), summary.ports[0].tenant.as_str()), ("?", "?"));
+        let rules = rules(&program, 10).rules;
+        assert_eq!((rules[0].origin.as_str(), &rules[0].egress[..]), ("?:1", &[][..]));
+        assert_eq!(rules[0].ingress, ["?"]);
+    }
 }

@@ -120,11 +120,18 @@ fn what_the_data_plane_rejects_is_not_running() {
 #[test]
 fn applies_come_one_after_the_other() {
     let server = Server::start();
+    let gate = server.plane.hold_next_publication();
     thread::scope(|scope| {
         for port in 1..=12 {
             let client = server.client();
             scope.spawn(move || assert!(client.apply(&apply(port)).unwrap().changed));
         }
+        gate.wait_until_publishing();
+        // While one is held, the others have every chance to overtake it: each check does the work of an apply.
+        for _ in 0..40 {
+            server.client().check(&CheckRequest { sources: sources(9998) }).unwrap();
+        }
+        gate.open();
     });
     assert!(!server.plane.overlapped());
     // Each was compiled against the one before: no generation is missing, none was given twice.

@@ -76,6 +76,8 @@ fn a_server_whose_backlog_is_full_is_alive() {
         assert!(waiting.len() < 10_000);
     }
     assert!(matches!(bind_error(&path), BindError::InUse { .. }));
+    let error = Client::new(&path).report().unwrap_err().to_string();
+    assert!(error.ends_with(": it has too many clients; try again"), "{error}");
 }
 
 #[test]

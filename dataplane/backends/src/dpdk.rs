@@ -1,6 +1,6 @@
 //! DPDK ports: the packet traits over the crate `dpdk`, with nothing in between but its checks.
 //!
-//! Queues poll from threads that hold a [`dpdk::LcoreGuard`](::dpdk::LcoreGuard), and panic elsewhere.
+//! Queues poll from threads that hold a [`dpdk::LcoreGuard`], and panic elsewhere.
 
 use ::dpdk as eal;
 use eal::{

@@ -1,7 +1,7 @@
 //! Packets on their way out, gathered per port so that each port is sent whole bursts.
 
 use packet::{BURST, Backend, Burst, TxQueue};
-use program::{DropReason, PortId};
+use program::{DropReason, PortId, TenantId};
 
 use crate::{Account, Ledger, Tally};
 
@@ -18,12 +18,21 @@ pub struct Outbox<B: Backend> {
 struct Lane<B: Backend> {
     tx: B::Tx,
     burst: Burst<B::Buf>,
+    /// Of each packet of the burst.
+    charges: Vec<Charge>,
+}
+
+/// Whom a packet is charged to besides the port: the tenant in whose tunnel it goes, by the inner frame's bytes.
+#[derive(Clone, Copy)]
+struct Charge {
+    tenant: Option<TenantId>,
+    bytes: u32,
 }
 
 impl<B: Backend> Outbox<B> {
     /// The queues by port id; an id that is not there drops what is pushed to it.
     pub fn new(queues: Vec<Option<B::Tx>>) -> Self {
-        let lanes = queues.into_iter().map(|queue| queue.map(|tx| Lane { tx, burst: Burst::new() }));
+        let lanes = queues.into_iter().map(|queue| queue.map(Lane::new));
         let lanes: Vec<_> = lanes.collect();
         Self { waiting: Vec::with_capacity(lanes.len()), lanes }
     }
@@ -31,14 +40,36 @@ impl<B: Backend> Outbox<B> {
     /// Adds a packet for `port`; sends the port's burst when it is full.
     #[inline]
     pub fn push(&mut self, port: PortId, buf: B::Buf, ledger: &mut Ledger) {
+        self.push_charged(port, buf, Charge { tenant: None, bytes: 0 }, ledger);
+    }
+
+    /// Adds a packet that carries an inner frame of `inner_len` bytes of a tenant. The tenant is charged what the port
+    /// has taken, or the drop when it has not.
+    #[inline]
+    pub fn push_tunnelled(
+        &mut self,
+        port: PortId,
+        buf: B::Buf,
+        tenant: TenantId,
+        inner_len: usize,
+        ledger: &mut Ledger,
+    ) {
+        // A frame's length has 16 bits.
+        let charge = Charge { tenant: Some(tenant), bytes: inner_len as u32 };
+        self.push_charged(port, buf, charge, ledger);
+    }
+
+    #[inline]
+    fn push_charged(&mut self, port: PortId, buf: B::Buf, charge: Charge, ledger: &mut Ledger) {
         let Some(Some(lane)) = self.lanes.get_mut(usize::from(port.0)) else {
-            ledger.dropped(Account::Port(port), DropReason::TxFull);
+            ledger.dropped(charge.account(port), DropReason::TxFull);
             return;
         };
         if lane.burst.is_empty() {
             self.waiting.push(port);
         }
         lane.burst.push(buf);
+        lane.charges.push(charge);
         if lane.burst.len() == BURST {
             lane.flush(port, ledger);
             self.waiting.retain(|waiting| *waiting != port);
@@ -55,7 +86,17 @@ impl<B: Backend> Outbox<B> {
     }
 }
 
+impl Charge {
+    fn account(self, port: PortId) -> Account {
+        self.tenant.map_or(Account::Port(port), Account::Tenant)
+    }
+}
+
 impl<B: Backend> Lane<B> {
+    fn new(tx: B::Tx) -> Self {
+        Self { tx, burst: Burst::new(), charges: Vec::with_capacity(BURST) }
+    }
+
     fn flush(&mut self, port: PortId, ledger: &mut Ledger) {
         let bytes =
             |burst: &Burst<B::Buf>| burst.iter().map(|buf| packet::Buf::bytes(buf).len() as u64).sum::<u64>();
@@ -66,11 +107,24 @@ impl<B: Backend> Lane<B> {
                 break;
             }
         }
+        // A port takes the front of a burst.
+        let (taken, refused) = self.charges.split_at(self.charges.len() - self.burst.len());
+        charge_sent(taken, ledger);
         if !self.burst.is_empty() {
             sent.bytes -= bytes(&self.burst);
-            ledger.dropped_many(Account::Port(port), DropReason::TxFull, self.burst.len() as u64);
+            refused.iter().for_each(|charge| ledger.dropped(charge.account(port), DropReason::TxFull));
             self.burst.clear();
         }
+        self.charges.clear();
         ledger.sent(Account::Port(port), sent);
+    }
+}
+
+/// Counts what tenants have sent into their tunnels, one count for each run of one tenant's packets.
+fn charge_sent(taken: &[Charge], ledger: &mut Ledger) {
+    for run in taken.chunk_by(|one, next| one.tenant == next.tenant) {
+        let Some(tenant) = run[0].tenant else { continue };
+        let bytes = run.iter().map(|charge| u64::from(charge.bytes)).sum();
+        ledger.sent(Account::Tenant(tenant), Tally { packets: run.len() as u64, bytes });
     }
 }

@@ -5,7 +5,7 @@ use packet::{Buf, Burst};
 use program::{DropReason, PortId, TenantId};
 use tables::flow::FlowKey;
 use wire::checksum::{Check, verify_l4};
-use wire::{Flags, L3, L4, Mac, Parsed, ecn, vxlan};
+use wire::{Flags, Fragment, L3, L4, Mac, Parsed, ecn, vxlan};
 
 use crate::key::{self, Ingress};
 use crate::lanes::Fate;
@@ -116,7 +116,9 @@ impl Edge {
         }
         let vtep = memo.vtep(tables, src).ok_or(DropReason::UnknownVtep)?;
         if has_udp_checksum(frame, outer) && verify_l4(frame, outer) != Check::Right {
-            return Err(DropReason::OuterChecksum);
+            // A fragment's checksum covers what is not here.
+            let whole = outer.fragment == Fragment::None;
+            return Err(if whole { DropReason::OuterChecksum } else { DropReason::OuterFragment });
         }
         let inner = vxlan::decap(frame, outer).map_err(|error| match error {
             wire::Malformed::VxlanFlags => DropReason::VxlanFlags,
@@ -148,7 +150,7 @@ impl Edge {
             };
         }
         self.lanes.key[lane] = key::of(frame, &parsed, tenant, ingress);
-        let odd = is_source_routed(&parsed) | (frame[0] & 1 != 0);
+        let odd = is_source_routed(&parsed) | ((frame[0] | frame[6]) & 1 != 0);
         if odd | matches!(parsed.l4, L4::Icmp | L4::Icmpv6) {
             return classify_odd(frame, &parsed, &self.lanes.key[lane]);
         }
@@ -216,7 +218,14 @@ fn classify_odd(frame: &[u8], parsed: &Parsed, key: &FlowKey) -> Fate {
     if is_source_routed(parsed) {
         return Fate::Drop(DropReason::SourceRoute);
     }
+    if frame[6] & 1 != 0 {
+        // No station has a group's MAC (IEEE 802.3, section 3.2.3); on a port the sender's own was asked for already.
+        return Fate::Drop(DropReason::SpoofedMac);
+    }
     let kind = (key.l4 >> 8) as u8;
+    if parsed.l4 == L4::Icmp && kind == wire::icmp::REDIRECT {
+        return Fate::Drop(DropReason::RouterAdvertisement);
+    }
     let special = match parsed.l4 {
         L4::Icmp => matches!(kind, 3 | 4 | 5 | 11 | 12),
         L4::Icmpv6 => matches!(kind, 1..=127 | 133..=137),
@@ -232,6 +241,9 @@ fn classify_underlay(uplink: &UplinkView, frame: &[u8], outer: &Parsed) -> Fate 
     match outer.l3 {
         L3::Arp if to_us => Fate::Underlay,
         L3::Ipv4 | L3::Ipv6 if to_us => match key::addresses(frame, outer) {
+            Some((_, dst)) if uplink.is_ours(dst) && outer.fragment == Fragment::Later => {
+                Fate::Drop(DropReason::OuterFragment)
+            }
             Some((_, dst)) if uplink.is_ours(dst) || outer.l4 == L4::Icmpv6 => Fate::Underlay,
             _ => Fate::Drop(DropReason::NotForUs),
         },

@@ -159,6 +159,12 @@ pub fn is_for_gateway(tables: &Tables, key: &FlowKey) -> bool {
         && tenant.is_some_and(|tenant| tenant.gateways.contains(&key::dst(key)))
 }
 
+/// True when an ICMP error came in where the packet that it quotes went out.
+pub fn came_back(tables: &Tables, error: &FlowKey, quoted: &FlowKey) -> bool {
+    let tenant = tables.program.tenant(TenantId(error.tenant));
+    tenant.is_some_and(|tenant| is_behind(tenant, key::ingress(error), key::dst(quoted)))
+}
+
 /// Completes the key of a quoted packet: it came in where its source lives.
 pub fn place_sender(tables: &Tables, quoted: &FlowKey) -> Option<FlowKey> {
     let tenant = tables.program.tenant(TenantId(quoted.tenant))?;

@@ -1,7 +1,7 @@
 //! A decided packet on its way out: hop to the receiver's MAC, through the gateway if it was sent there, into a
 //! tunnel or to a port.
 
-use engine::{Account, Io, Tally};
+use engine::Io;
 use packet::{Backend, Buf, Nanos};
 use program::{DropReason, DscpMode};
 use wire::{L3, Mac, Parsed};
@@ -78,10 +78,7 @@ impl Edge {
             return io.ledger.dropped(account, DropReason::TooBig);
         }
         buf.bytes_mut()[..6].copy_from_slice(&next_hop.0);
-        let mut tally = Tally::default();
-        tally.add(inner_len);
-        io.ledger.sent(Account::Tenant(tunnel.tenant), tally);
-        io.outbox.push(uplink.port, buf, &mut io.ledger);
+        io.outbox.push_tunnelled(uplink.port, buf, tunnel.tenant, inner_len, &mut io.ledger);
     }
 }
 

@@ -9,7 +9,7 @@ use wire::L4;
 use crate::action::{Action, Target};
 use crate::decide::{self, decide};
 use crate::lanes::Fate;
-use crate::{Edge, Tables};
+use crate::{Edge, Tables, key};
 
 const TCP_FIN: u8 = 0x01;
 const TCP_SYN: u8 = 0x02;
@@ -21,8 +21,10 @@ mod idle {
 
     /// An open TCP connection (RFC 5382, REQ-5).
     pub(super) const TCP_OPEN: Timeout = Timeout::from_secs(7_440);
-    /// TCP that is opening, or closing (RFC 5382, REQ-5 allows 4 minutes).
-    pub(super) const TCP_TRANSIENT: Timeout = Timeout::from_secs(60);
+    /// TCP that is opening (RFC 5382, REQ-5 allows 4 minutes).
+    pub(super) const TCP_OPENING: Timeout = Timeout::from_secs(60);
+    /// TCP that is closing; another value than that of opening, since it tells the two apart.
+    pub(super) const TCP_CLOSING: Timeout = Timeout::from_secs(30);
     /// UDP, RoCEv2 and the rest (RFC 4787, REQ-5).
     pub(super) const DATAGRAMS: Timeout = Timeout::from_secs(300);
     /// ICMP echo (RFC 5508, REQ-1).
@@ -61,7 +63,8 @@ impl Edge {
         }
     }
 
-    /// A packet of a known flow; `None` when the flow has been idle for too long, which makes it a miss.
+    /// A packet of a known flow; `None` when the flow has been idle for too long, or when a new program says the
+    /// opposite of what it remembers, which makes it a miss.
     #[inline]
     fn hit<B: Backend>(
         &mut self,
@@ -75,21 +78,20 @@ impl Edge {
         if !self.flows.touch(slot, now, frame.len() as u64) {
             return None;
         }
+        let mut action = self.flows.entry(slot).action;
+        if action.generation != tables.generation() {
+            action = self.decide_again(tables, slot, now)?;
+        }
         io.ledger.count(Gauge::Hits, 1);
         let parsed = &self.lanes.parsed[lane];
         if parsed.l4 == L4::Tcp {
             let flags = tcp_flags(frame, parsed.l4_offset);
-            let transient = self.flows.entry(slot).timeout == idle::TCP_TRANSIENT;
-            if transient || flags & (TCP_FIN | TCP_RST | TCP_SYN) != 0 {
+            let opening = self.flows.entry(slot).timeout == idle::TCP_OPENING;
+            if opening || flags & (TCP_FIN | TCP_RST | TCP_SYN) != 0 {
                 self.follow_tcp(slot, flags);
             }
         }
-        let action = self.flows.entry(slot).action;
-        if action.generation == tables.generation() {
-            Some(action)
-        } else {
-            Some(self.decide_again(tables, slot, now))
-        }
+        Some(action)
     }
 
     /// A packet without an entry: the program decides, the table remembers. `None` when it is for the gateway that
@@ -166,74 +168,91 @@ impl Edge {
         }
     }
 
-    /// Decides a known flow again, since the program has changed.
+    /// Decides a known flow again, since the program has changed. `None`, and the entry gone, when it was allowed and
+    /// is not any more, or the other way round: what a miss does about timeouts, quota and replies is to be done then.
     #[cold]
-    fn decide_again(&mut self, tables: &Tables, slot: Slot, now: Nanos) -> Action {
+    fn decide_again(&mut self, tables: &Tables, slot: Slot, now: Nanos) -> Option<Action> {
         let (key, old) = (*self.flows.entry(slot).key(), self.flows.entry(slot).action);
         let mut action = self.settle(tables, &key, now);
         if action.is_policy_drop() && old.is_reply() {
             // Its opener's entry may be gone: that the opener would still be allowed is what counts.
             let opener = decide::opener(tables, &key).is_some_and(|opener| decide(tables, &opener).is_ok());
             let reply = if opener { decide::deliver_reply(tables, &key).ok() } else { None };
-            action = reply.map_or(action, |reply| reply.action(tables, &key).as_reply());
+            action = reply.map_or(action, |reply| reply.action(tables, &key));
         }
+        let same = match action.target() {
+            Target::Drop(_) => old.is_policy_drop() && action.is_policy_drop(),
+            _ => !old.is_policy_drop(),
+        };
+        if !same {
+            self.flows.remove(slot);
+            return None;
+        }
+        // Once a reply, always a reply: else an answer that rules allow too would keep a flow open that they close.
+        let action = if old.is_reply() { action.as_reply() } else { action };
         self.flows.entry_mut(slot).action = action;
-        action
+        Some(action)
     }
 
     /// The program's word on a flow, or that of the flow which it answers.
     fn settle(&self, tables: &Tables, key: &FlowKey, now: Nanos) -> Action {
-        match decide(tables, key) {
-            Ok(allowed) => allowed.action(tables, key),
-            Err(refused) => {
-                let by_policy = matches!(refused.reason, DropReason::PolicyDeny | DropReason::PolicyDefault);
-                let reply = if by_policy && self.answers(tables, key, now) {
-                    decide::deliver_reply(tables, key).ok()
-                } else {
-                    None
-                };
-                match reply {
-                    Some(reply) => reply.action(tables, key).as_reply(),
-                    None => Action::drop(tables.generation(), refused.reason),
-                }
+        let opener = self.answered(tables, key, now);
+        let refused = match decide(tables, key) {
+            Ok(allowed) if opener.is_some() => return allowed.action(tables, key).as_reply(),
+            Ok(allowed) => return allowed.action(tables, key),
+            Err(refused) => refused,
+        };
+        let by_policy = matches!(refused.reason, DropReason::PolicyDeny | DropReason::PolicyDefault);
+        let reply = match opener {
+            Some(opener) if by_policy && decide(tables, &opener).is_ok() => {
+                decide::deliver_reply(tables, key).ok()
             }
+            _ => None,
+        };
+        match reply {
+            Some(reply) => reply.action(tables, key).as_reply(),
+            None => Action::drop(tables.generation(), refused.reason),
         }
     }
 
-    /// True when the flow is the other direction of one that was opened and is still allowed.
-    fn answers(&self, tables: &Tables, key: &FlowKey, now: Nanos) -> bool {
-        let Some(opener) = decide::opener(tables, key) else { return false };
-        self.is_open(tables, &opener, now)
+    /// The flow that this one is the other direction of, when that was opened first.
+    fn answered(&self, tables: &Tables, key: &FlowKey, now: Nanos) -> Option<FlowKey> {
+        let opener = if key::is_echo_request(key) { None } else { decide::opener(tables, key) };
+        opener.filter(|opener| self.was_opened(opener, now))
     }
 
     /// True when that flow has been opened by its own side and the program still allows it.
     pub(crate) fn is_open(&self, tables: &Tables, key: &FlowKey, now: Nanos) -> bool {
+        self.was_opened(key, now) && decide(tables, key).is_ok()
+    }
+
+    /// True when that flow has been opened by its own side, whatever the program says now.
+    fn was_opened(&self, key: &FlowKey, now: Nanos) -> bool {
         let Some(slot) = self.flows.find(self.flows.hash(key), key) else { return false };
         let entry = self.flows.entry(slot);
-        if entry.is_expired(now) || entry.action.is_reply() {
-            return false;
-        }
-        if entry.action.generation == tables.generation() {
-            !matches!(entry.action.target(), Target::Drop(_))
-        } else {
-            decide(tables, key).is_ok()
-        }
+        let refused = matches!(entry.action.target(), Target::Drop(_));
+        !refused && !entry.action.is_reply() && !entry.is_expired(now)
     }
 
     /// How long a TCP flow may be idle depends on whether it is open.
     #[cold]
     fn follow_tcp(&mut self, slot: Slot, flags: u8) {
-        let ends = flags & (TCP_FIN | TCP_RST) != 0;
-        let opens = flags & TCP_SYN != 0;
-        let timeout = if ends || opens { idle::TCP_TRANSIENT } else { idle::TCP_OPEN };
+        let timeout = match flags {
+            _ if flags & (TCP_FIN | TCP_RST) != 0 => idle::TCP_CLOSING,
+            _ if flags & TCP_SYN != 0 => idle::TCP_OPENING,
+            _ => idle::TCP_OPEN,
+        };
         self.flows.entry_mut(slot).timeout = timeout;
     }
 }
 
 fn first_timeout(l4: L4, frame: &[u8], l4_offset: u16) -> Timeout {
     match l4 {
-        L4::Tcp if tcp_flags(frame, l4_offset) & (TCP_SYN | TCP_FIN | TCP_RST) != 0 => idle::TCP_TRANSIENT,
-        L4::Tcp => idle::TCP_OPEN,
+        L4::Tcp => match tcp_flags(frame, l4_offset) {
+            flags if flags & (TCP_FIN | TCP_RST) != 0 => idle::TCP_CLOSING,
+            flags if flags & TCP_SYN != 0 => idle::TCP_OPENING,
+            _ => idle::TCP_OPEN,
+        },
         L4::Icmp | L4::Icmpv6 => idle::ICMP,
         _ => idle::DATAGRAMS,
     }

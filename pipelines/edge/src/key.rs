@@ -158,6 +158,11 @@ pub fn mirror(key: &FlowKey, ingress: Ingress) -> Option<FlowKey> {
     Some(entering(&FlowKey { src: key.dst, dst: key.src, l4, ..*key }, ingress))
 }
 
+/// True for the flow of an echo request, which answers nothing.
+pub fn is_echo_request(key: &FlowKey) -> bool {
+    matches!(service(key), Service::Icmp(8, _) | Service::Icmpv6(128, _))
+}
+
 /// The outer UDP source port of a flow, 49152 to 65535 (RFC 7348, section 5): the same for all packets of a flow, for
 /// RoCEv2 by destination queue pair, for fragments by address so that they stay together.
 pub fn entropy(key: &FlowKey) -> u16 {

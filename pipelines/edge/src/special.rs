@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use engine::Io;
 use packet::{Allocator, Backend, Buf, Nanos};
 use program::{DropReason, PortId};
+use wire::checksum::{Check, verify_l4};
 use wire::{Fragment, L3, L4, build};
 
 use crate::classify::mac_at;
@@ -49,8 +50,14 @@ impl Edge {
         io: &mut Io<B>,
         now: Nanos,
     ) {
-        let key = self.lanes.key[lane];
-        let quoted = key::quoted(buf.bytes(), &self.lanes.parsed[lane], &key)
+        let (key, parsed) = (self.lanes.key[lane], &self.lanes.parsed[lane]);
+        if verify_l4(buf.bytes(), parsed) == Check::Wrong {
+            return io.ledger.dropped(self.lanes.account[lane], DropReason::Malformed);
+        }
+        // It is for whoever sent what it quotes, and comes from where that went.
+        let quoted = key::quoted(buf.bytes(), parsed, &key)
+            .filter(|quoted| key::src(quoted) == key::dst(&key))
+            .filter(|quoted| decide::came_back(tables, &key, quoted))
             .and_then(|quoted| decide::place_sender(tables, &quoted));
         let related = quoted.is_some_and(|quoted| {
             let answer_of = decide::opener(tables, &quoted);

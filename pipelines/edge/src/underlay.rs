@@ -6,10 +6,11 @@ use engine::Io;
 use packet::{Allocator, Backend, Buf, Nanos};
 use program::DropReason;
 use tables::neighbour::Solicit;
-use wire::{L3, L4, Mac, build};
+use wire::{L3, L4, Mac, Parsed, build};
 
 use crate::classify::mac_at;
 use crate::echo;
+use crate::key;
 use crate::nd::{self, Advert, Nd};
 use crate::special::{NEIGHBOUR_LEN, rewrite};
 use crate::tables::UplinkView;
@@ -45,7 +46,7 @@ impl Edge {
                 self.underlay_nd(tables, uplink, lane, &mut buf, now)
             }
             (_, L4::Icmp | L4::Icmpv6)
-                if mac_at(buf.bytes(), 0) == uplink.mac && echo::reply_in_place(buf.bytes_mut(), &parsed) =>
+                if is_for(uplink, buf.bytes(), &parsed) && echo::reply_in_place(buf.bytes_mut(), &parsed) =>
             {
                 Outcome::Answered
             }
@@ -147,6 +148,12 @@ fn write_request(frame: &mut [u8], uplink: &UplinkView, solicit: &Solicit) -> Op
         frame.get_mut(..6)?.copy_from_slice(&mac);
     }
     len.ok()
+}
+
+/// True for a packet to this box alone: its MAC and its address.
+fn is_for(uplink: &UplinkView, frame: &[u8], parsed: &Parsed) -> bool {
+    mac_at(frame, 0) == uplink.mac
+        && key::addresses(frame, parsed).is_some_and(|(_, dst)| uplink.is_ours(dst))
 }
 
 fn answer<B: Buf>(buf: &mut B, write: impl FnOnce(&mut [u8]) -> Result<usize, build::BuildError>) -> Outcome {

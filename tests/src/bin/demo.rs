@@ -15,7 +15,8 @@ use scenarios::demo::{
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-const USAGE: &str = "usage: demo [--world namespaces|memory]   (namespaces where they can be had, else memory)";
+const USAGE: &str =
+    "usage: demo [--world namespaces|memory]   (namespaces where they can be had, else memory)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

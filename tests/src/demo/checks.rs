@@ -87,7 +87,8 @@ fn remotes_are_apart(demo: &mut Demo) -> Outcome<Seen> {
             frames.iter().filter(is).count()
         };
         own.push(requests(tenant));
-        let is_foreign = |frame: &&Vec<u8>| frame[6..12] == other.mac().0 || is_filled_with(frame, other.pattern());
+        let is_foreign =
+            |frame: &&Vec<u8>| frame[6..12] == other.mac().0 || is_filled_with(frame, other.pattern());
         foreign += frames.iter().filter(is_foreign).count();
     }
     let text = format!("red's sees {} of red, blue's {} of blue, {foreign} of the other", own[0], own[1]);
@@ -121,7 +122,11 @@ fn red_cannot_reach_blue(demo: &mut Demo) -> Outcome<Seen> {
     let after = demo.world.report()?;
     let dropped = counts::dropped_in_all(&after) - counts::dropped_in_all(&before);
     let reasons = counts::reasons(&before, &after).join(", ");
-    let text = format!("{} sent in {} ways, {reached} arrived, {dropped} dropped: {reasons}", frames.len(), forgeries().len());
+    let text = format!(
+        "{} sent in {} ways, {reached} arrived, {dropped} dropped: {reasons}",
+        frames.len(),
+        forgeries().len()
+    );
     Ok(Seen::new(reached == 0 && dropped == frames.len() as u64, text))
 }
 
@@ -156,7 +161,8 @@ fn denied_port(demo: &mut Demo) -> Outcome<Seen> {
     let before = demo.world.report()?;
     demo.world.listen(&[Place::Host(Tenant::Red), Place::Remote(Tenant::Red)])?;
     let connected = demo.world.connect(Tenant::Red, 9999)?;
-    let is_syn = |frame: &&Vec<u8>| frame.len() > 47 && frame[23] == 6 && frame[36..38] == 9999_u16.to_be_bytes();
+    let is_syn =
+        |frame: &&Vec<u8>| frame.len() > 47 && frame[23] == 6 && frame[36..38] == 9999_u16.to_be_bytes();
     let sent = demo.world.heard(Place::Host(Tenant::Red))?.iter().filter(is_syn).count();
     let arrived = demo.world.heard(Place::Remote(Tenant::Red))?.iter().filter(is_syn).count();
     let after = demo.world.report()?;
@@ -217,12 +223,17 @@ fn risen(before: &program::Report, after: &program::Report, reason: DropReason) 
 }
 
 fn bad_policy(demo: &mut Demo) -> Outcome<Seen> {
-    let (directory, places) = policy_edits::with_errors(&demo.paths.policy, demo.paths.scratch.join("broken"))?;
+    let (directory, places) =
+        policy_edits::with_errors(&demo.paths.policy, demo.paths.scratch.join("broken"))?;
     let before = demo.world.report()?.generation;
     let answer = demo.world.apply(&directory)?;
     let after = demo.world.report()?.generation;
     let named = places.iter().filter(|place| answer.text.contains(&format!("{place}: error"))).count();
-    let text = format!("exit {}; {named} of {} errors named; generation {before} -> {after}", answer.code, places.len());
+    let text = format!(
+        "exit {}; {named} of {} errors named; generation {before} -> {after}",
+        answer.code,
+        places.len()
+    );
     Ok(Seen::new(answer.code == 1 && named == places.len() && before == after, text))
 }
 

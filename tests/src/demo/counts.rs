@@ -27,9 +27,9 @@ pub fn reasons(before: &Report, after: &Report) -> Vec<String> {
     let count = |report: &Report, reason: &str| {
         report.tenants.iter().map(|tenant| of_reason(&tenant.drops, reason)).sum::<u64>()
     };
-    let risen = DropReason::ALL.iter().map(|reason| {
-        (reason.name(), count(after, reason.name()) - count(before, reason.name()))
-    });
+    let risen = DropReason::ALL
+        .iter()
+        .map(|reason| (reason.name(), count(after, reason.name()) - count(before, reason.name())));
     risen.filter(|(_, more)| *more > 0).map(|(name, more)| format!("{name} +{more}")).collect()
 }
 

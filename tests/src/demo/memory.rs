@@ -21,8 +21,8 @@ use nix::{
 use packet::Nanos;
 use policy::Source;
 use program::{
-    Device, DropCount, DropReason, FlowRecord, PortId, PortReport, Program, Report, TenantReport, Traffic, WorkerReport,
-    limit,
+    Device, DropCount, DropReason, FlowRecord, PortId, PortReport, Program, Report, TenantReport, Traffic,
+    WorkerReport, limit,
 };
 use quiescent::{Publisher, SharedWords};
 use wire::Mac;
@@ -87,9 +87,11 @@ impl Memory {
     /// Starts; `why` says in a sentence why it is not the namespaces.
     pub fn start(paths: &Paths, why: String, interrupted: Arc<AtomicBool>) -> Outcome<Self> {
         let sources = read_policy(&paths.policy)?;
-        let program = agent::compile_sources(&sources, None).map_err(|errors| errors.render(&sources))?.program;
+        let program =
+            agent::compile_sources(&sources, None).map_err(|errors| errors.render(&sources))?.program;
         let pool = Pool::new(BUFFERS);
-        let (queues, wires): (Vec<_>, Vec<_>) = program.devices.iter().map(|_| memory::port(&pool, DEPTH)).unzip();
+        let (queues, wires): (Vec<_>, Vec<_>) =
+            program.devices.iter().map(|_| memory::port(&pool, DEPTH)).unzip();
         let facts: Vec<Facts> = (0..queues.len()).map(|index| Facts { mac: port_mac(index) }).collect();
         let mut wires: BTreeMap<&str, _> =
             program.devices.iter().map(|device: &Device| device.name.as_str()).zip(wires).collect();
@@ -249,7 +251,8 @@ impl World for Memory {
             if !self.host(place).ping(IpAddr::from(target), id, sequence, &[pattern; 56]) {
                 return Err("the host cannot ping".into());
             }
-            answered += u16::from(self.run(Nanos::from_secs(1), |world| world.host(place).pong(id).is_some()));
+            answered +=
+                u16::from(self.run(Nanos::from_secs(1), |world| world.host(place).pong(id).is_some()));
         }
         Ok(answered)
     }
@@ -262,7 +265,8 @@ impl World for Memory {
         let sender = self.host(Place::Host(tenant)).tcp_send(remote, port, BULK_BYTES);
         self.bulk = Some(RunningBulk { tenant, sender, receiver, start: self.now });
         let place = Place::Remote(tenant);
-        let under_way = self.run(PATIENCE, |world| world.host(place).transfer(receiver).bytes > UNDER_WAY_BYTES);
+        let under_way =
+            self.run(PATIENCE, |world| world.host(place).transfer(receiver).bytes > UNDER_WAY_BYTES);
         if under_way { Ok(()) } else { Err("the transfer does not get going".into()) }
     }
 
@@ -276,7 +280,10 @@ impl World for Memory {
         let sent = self.host(Place::Host(tenant)).transfer(sender);
         let received = self.host(Place::Remote(tenant)).transfer(receiver);
         if !complete || sent.digest != received.digest {
-            return Err(format!("{} of {BULK_BYTES} bytes arrived, or not as they were sent", received.bytes));
+            return Err(format!(
+                "{} of {BULK_BYTES} bytes arrived, or not as they were sent",
+                received.bytes
+            ));
         }
         let seconds = self.now.since(start).0 as f64 / 1e9;
         let rate_mbps = received.bytes as f64 * 8.0 / seconds / 1e6;
@@ -328,7 +335,12 @@ impl World for Memory {
             digest: agent::digest(&program),
             workers: vec![worker],
             ports: (0..program.devices.len()).map(|index| self.port_report(&program, index)).collect(),
-            tenants: program.tenants.iter().flatten().map(|tenant| self.tenant_report(&program, tenant)).collect(),
+            tenants: program
+                .tenants
+                .iter()
+                .flatten()
+                .map(|tenant| self.tenant_report(&program, tenant))
+                .collect(),
             neighbours: Vec::new(),
         })
     }
@@ -357,7 +369,8 @@ impl World for Memory {
             Ok(compiled) => compiled,
             Err(errors) => return Ok(Answer { code: 1, text: errors.render(&sources) }),
         };
-        let tables = Tables::build(Arc::new(compiled.program), &self.facts).map_err(|error| error.to_string())?;
+        let tables =
+            Tables::build(Arc::new(compiled.program), &self.facts).map_err(|error| error.to_string())?;
         let epoch = self.publisher.publish(Box::new(tables));
         self.step();
         if self.publisher.acknowledged() < epoch {
@@ -399,7 +412,9 @@ fn stop_a_daemon(paths: &Paths) -> Outcome<(i32, Vec<String>)> {
     let client = agent::client::Client::new(&socket);
     let answers = wait_until(|| client.report().is_ok());
     let pid = Pid::from_raw(child.id().cast_signed());
-    let ended = answers && kill(pid, Signal::SIGTERM).is_ok() && wait_until(|| matches!(child.try_wait(), Ok(Some(_))));
+    let ended = answers
+        && kill(pid, Signal::SIGTERM).is_ok()
+        && wait_until(|| matches!(child.try_wait(), Ok(Some(_))));
     if !ended {
         let _ = child.kill();
     }

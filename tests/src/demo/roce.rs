@@ -44,14 +44,16 @@ impl Replay {
         let same = sent == arrived;
         let right = arrived.iter().filter(|frame| icrc(frame) == Icrc::Right).count();
         let order = if same { "byte for byte, in order" } else { "not as they were sent" };
-        let text = format!("{} sent, {} arrived {order}, {right} with a right ICRC", sent.len(), arrived.len());
+        let text =
+            format!("{} sent, {} arrived {order}, {right} with a right ICRC", sent.len(), arrived.len());
         Ok(Seen::new(same && right == sent.len(), text))
     }
 
     /// The sender chose several; each packet has its own still.
     pub fn keeps_source_port(demo: &mut Demo) -> Outcome<Seen> {
         let Self { sent, arrived, .. } = demo.roce.as_ref().ok_or("nothing was replayed")?;
-        let kept = sent.iter().zip(arrived).filter(|(sent, arrived)| src_port(sent) == src_port(arrived)).count();
+        let kept =
+            sent.iter().zip(arrived).filter(|(sent, arrived)| src_port(sent) == src_port(arrived)).count();
         let ports: BTreeSet<u16> = arrived.iter().map(|frame| src_port(frame)).collect();
         let text = format!("{kept} of {} kept theirs, {} different ones", sent.len(), ports.len());
         Ok(Seen::new(kept == sent.len() && ports.len() > 1, text))
@@ -127,7 +129,11 @@ fn readdress(frame: &[u8], src_port: u16, queue_pair: u32) -> Outcome<Vec<u8>> {
     frame[UDP + 6..UDP + 8].fill(0);
     frame[BTH + 5..BTH + 8].copy_from_slice(&queue_pair.to_be_bytes()[1..]);
     let parsed = wire::parse(&frame).map_err(|error| format!("the capture: {error:?}"))?;
-    if wire::icrc::fill(&mut frame, &parsed) { Ok(frame) } else { Err("the capture holds more than RoCEv2".into()) }
+    if wire::icrc::fill(&mut frame, &parsed) {
+        Ok(frame)
+    } else {
+        Err("the capture holds more than RoCEv2".into())
+    }
 }
 
 fn icrc(frame: &[u8]) -> Icrc {
@@ -135,7 +141,10 @@ fn icrc(frame: &[u8]) -> Icrc {
 }
 
 fn is_roce(frame: &[u8]) -> bool {
-    frame.len() >= BTH + 12 && frame[12..14] == [8, 0] && frame[23] == 17 && frame[UDP + 2..UDP + 4] == ROCE_PORT
+    frame.len() >= BTH + 12
+        && frame[12..14] == [8, 0]
+        && frame[23] == 17
+        && frame[UDP + 2..UDP + 4] == ROCE_PORT
 }
 
 /// An outer frame that floodway sent.

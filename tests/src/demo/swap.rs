@@ -56,7 +56,10 @@ impl Swap {
     pub fn takes_effect(demo: &mut Demo) -> Outcome<Seen> {
         let Self { before, after, answered, rule, .. } = demo.swap.as_ref().ok_or("nothing was swapped")?;
         let denied = denied(before, after);
-        let text = format!("pings answered: {} before, {} after, policy-deny +{denied} by {}", answered.0, answered.1, rule.1);
+        let text = format!(
+            "pings answered: {} before, {} after, policy-deny +{denied} by {}",
+            answered.0, answered.1, rule.1
+        );
         let as_expected = *answered == (PINGS, 0) && denied == u64::from(PINGS) && rule.0 == rule.1;
         Ok(Seen::new(as_expected, text))
     }
@@ -75,7 +78,9 @@ impl Swap {
         let flows = demo.world.flows()?;
         expect_applied(demo.world.apply(&demo.paths.policy)?)?;
         let is_denied = |flow: &&program::FlowRecord| {
-            flow.tenant == "red" && flow.service.starts_with("icmp") && flow.verdict == DropReason::PolicyDeny.name()
+            flow.tenant == "red"
+                && flow.service.starts_with("icmp")
+                && flow.verdict == DropReason::PolicyDeny.name()
         };
         let rule = flows.iter().find(is_denied).map_or_else(|| "no flow".into(), |flow| flow.rule.clone());
         let answered = (answered_before, answered_after);

@@ -20,7 +20,8 @@ pub fn render(rows: &[Row]) -> String {
     };
     let expectation = width(&mut rows.iter().map(|row| row.expectation).chain(["expectation"]));
     let seen = width(&mut rows.iter().map(|row| row.seen.text.as_str()).chain(["seen"]));
-    let line = |left: &str, middle: &str, right: &str| format!("{left:expectation$}  {middle:seen$}  {right}\n");
+    let line =
+        |left: &str, middle: &str, right: &str| format!("{left:expectation$}  {middle:seen$}  {right}\n");
     let mut table = line("expectation", "seen", "verdict");
     table += &line(&"-".repeat(expectation), &"-".repeat(seen), "-------");
     for row in rows {
@@ -33,10 +34,11 @@ pub fn render(rows: &[Row]) -> String {
         }
     }
     let differ = rows.iter().filter(|row| !row.seen.as_expected).count();
-    table + &match differ {
-        0 => format!("\nall {} expectations hold\n", rows.len()),
-        some => format!("\n{some} of {} expectations differ\n", rows.len()),
-    }
+    table
+        + &match differ {
+            0 => format!("\nall {} expectations hold\n", rows.len()),
+            some => format!("\n{some} of {} expectations differ\n", rows.len()),
+        }
 }
 
 fn verdict(row: &Row) -> &'static str {

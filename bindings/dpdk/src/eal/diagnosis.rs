@@ -75,10 +75,12 @@ pub enum InitError {
 
 /// From what a failed `rte_eal_init` leaves. Words of the log come first: the number is often stale or unspecific.
 pub(super) fn diagnose(errno: Errno, log: &str, prefix: &str) -> InitError {
-    let said = log.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default().to_string();
     let saying = |words: &[&str]| {
         log.lines().find(|line| words.iter().any(|w| line.contains(w))).map(|line| line.trim().to_string())
     };
+    let last = || log.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default().to_string();
+    let said =
+        saying(&["rror", "annot", "ould not", "ouldn't", "ailed", "nvalid", "nable to"]).unwrap_or_else(last);
     if saying(&["Is another primary process running"]).is_some() {
         return InitError::PrefixInUse { prefix: prefix.into() };
     }

@@ -22,6 +22,8 @@ use crate::demo::{
 };
 
 const NR_HUGEPAGES: &str = "/proc/sys/vm/nr_hugepages";
+const TOTAL_HUGEPAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+const FREE_HUGEPAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
 /// Pages of 2 MiB that are set aside when there are none.
 const HUGEPAGES: u64 = 256;
 /// Free pages that are enough.
@@ -43,8 +45,8 @@ pub struct Daemon {
 struct Hugepages {
     /// What `vm.nr_hugepages` is to be afterwards, if it was changed.
     restore: Option<u64>,
-    /// Free pages before floodwayd started.
-    free_before: u64,
+    /// Pages in use that no process had mapped, before floodwayd started.
+    orphans_before: u64,
     memory: &'static str,
 }
 
@@ -55,7 +57,10 @@ impl Daemon {
         let socket = paths.scratch.join("floodwayd.sock");
         let log = paths.scratch.join("floodwayd.log");
         let file_prefix = format!("floodway-demo-{}", std::process::id());
-        let arguments = format!("--idle-sleep-us 50 --flows 16384 --memory {} --file-prefix {file_prefix}", hugepages.memory);
+        let arguments = format!(
+            "--idle-sleep-us 50 --flows 16384 --memory {} --file-prefix {file_prefix}",
+            hugepages.memory
+        );
         println!("- floodwayd --policy {} --socket {} {arguments}", paths.policy.display(), socket.display());
         let program = paths.program("floodwayd");
         let failed = |error| Refusal::Failed(format!("{}: {error}", program.display()));
@@ -76,7 +81,8 @@ impl Daemon {
         while self.client.report().is_err() {
             if let Ok(Some(status)) = self.child.try_wait() {
                 let text = read(&log.to_string_lossy());
-                let words = text.lines().rfind(|line| line.starts_with("floodwayd:")).unwrap_or(&text).to_owned();
+                let words =
+                    text.lines().rfind(|line| line.starts_with("floodwayd:")).unwrap_or(&text).to_owned();
                 return Err(match words.contains("built without DPDK") {
                     true => Refusal::NotHere("floodwayd was built without DPDK".into()),
                     false => Refusal::Failed(format!("floodwayd ended with {status}: {words}")),
@@ -130,19 +136,22 @@ impl Daemon {
         let pid = Pid::from_raw(self.child.id().cast_signed());
         kill(pid, Signal::SIGTERM).map_err(|error| format!("SIGTERM: {error}"))?;
         let child = &mut self.child;
-        wait_until("floodwayd to end", || child.try_wait().map(|s| s.is_some()).map_err(|error| error.to_string()))?;
+        wait_until("floodwayd to end", || {
+            child.try_wait().map(|s| s.is_some()).map_err(|error| error.to_string())
+        })?;
         self.child.wait().map_err(|error| error.to_string())
     }
 
     /// Hugepages, and files of DPDK's, that did not come back.
     pub fn find_leftovers(&self) -> Outcome<Vec<String>> {
         let folders = ["/dev/hugepages", "/run/dpdk", "/var/run/dpdk"];
-        let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().flatten());
+        let entries =
+            folders.iter().flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().flatten());
         let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&self.file_prefix));
         let mut left: Vec<String> = ours.map(|entry| format!("{} is left", entry.path().display())).collect();
-        let before = self.hugepages.free_before;
-        if wait_until("hugepages to be free", || Ok(free_hugepages() >= before)).is_err() {
-            left.push(format!("{} hugepages are free, {before} were", free_hugepages()));
+        let before = self.hugepages.orphans_before;
+        if wait_until("hugepages to be free", || Ok(orphaned_hugepages() <= before)).is_err() {
+            left.push(format!("{} hugepages are in use by nobody, {before} were", orphaned_hugepages()));
         }
         Ok(left)
     }
@@ -162,16 +171,17 @@ impl Hugepages {
     /// Uses those that there are, asks for some when there are none, and does without when there is no other way.
     fn prepare() -> Self {
         let total = number(NR_HUGEPAGES);
-        let restore = (total == 0 && std::fs::write(NR_HUGEPAGES, HUGEPAGES.to_string()).is_ok()).then_some(0);
+        let restore =
+            (total == 0 && std::fs::write(NR_HUGEPAGES, HUGEPAGES.to_string()).is_ok()).then_some(0);
         if restore.is_some() {
             println!("- vm.nr_hugepages: {HUGEPAGES}, and 0 again afterwards");
         }
-        let free_before = free_hugepages();
-        let memory = if free_before >= HUGEPAGES_MIN { "in-memory" } else { "no-huge" };
+        let free = number(FREE_HUGEPAGES);
+        let memory = if free >= HUGEPAGES_MIN { "in-memory" } else { "no-huge" };
         if memory == "no-huge" {
-            println!("- {free_before} hugepages are free, {HUGEPAGES_MIN} are needed: DPDK uses ordinary pages");
+            println!("- {free} hugepages are free, {HUGEPAGES_MIN} are needed: DPDK uses ordinary pages");
         }
-        Self { restore, free_before, memory }
+        Self { restore, orphans_before: orphaned_hugepages(), memory }
     }
 }
 
@@ -185,8 +195,16 @@ impl Drop for Hugepages {
     }
 }
 
-fn free_hugepages() -> u64 {
-    number("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
+/// Hugepages in use that no process has mapped, such as those of a file that was left. Other programs may come and go.
+fn orphaned_hugepages() -> u64 {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mapped_kib = |line: &str| {
+        let is_ours = line.starts_with("Private_Hugetlb:") || line.starts_with("Shared_Hugetlb:");
+        is_ours.then(|| line.split_whitespace().nth(1)?.parse::<u64>().ok()).flatten()
+    };
+    let rollups = processes.map(|process| read(&process.path().join("smaps_rollup").to_string_lossy()));
+    let mapped: u64 = rollups.map(|rollup| rollup.lines().filter_map(mapped_kib).sum::<u64>() / 2048).sum();
+    number(TOTAL_HUGEPAGES).saturating_sub(number(FREE_HUGEPAGES) + mapped)
 }
 
 fn number(path: &str) -> u64 {

@@ -46,13 +46,15 @@ pub fn check_machine() -> Outcome<()> {
         return Err("only root can make network namespaces".into());
     }
     for (tool, package) in TOOLS {
-        let found = Command::new("sh").args(["-c", &format!("command -v {tool}")]).stdout(Stdio::null()).status();
+        let found =
+            Command::new("sh").args(["-c", &format!("command -v {tool}")]).stdout(Stdio::null()).status();
         if !found.is_ok_and(|status| status.success()) {
             return Err(format!("there is no {tool} (package {package})"));
         }
     }
     let probe = "fw-probe";
-    run(&format!("ip netns add {probe}")).map_err(|error| format!("network namespaces cannot be made: {error}"))?;
+    run(&format!("ip netns add {probe}"))
+        .map_err(|error| format!("network namespaces cannot be made: {error}"))?;
     run(&format!("ip netns del {probe}"))
 }
 
@@ -63,8 +65,10 @@ pub fn run_inside<T: Send + 'static>(
 ) -> Outcome<T> {
     let namespace = namespace.to_owned();
     let enter = move || {
-        let file = File::open(format!("/run/netns/{namespace}")).map_err(|error| format!("{namespace}: {error}"))?;
-        setns(file, CloneFlags::CLONE_NEWNET).map_err(|error| format!("cannot enter {namespace}: {error}"))?;
+        let file =
+            File::open(format!("/run/netns/{namespace}")).map_err(|error| format!("{namespace}: {error}"))?;
+        setns(file, CloneFlags::CLONE_NEWNET)
+            .map_err(|error| format!("cannot enter {namespace}: {error}"))?;
         act()
     };
     std::thread::spawn(enter).join().unwrap_or_else(|_| Err("a thread ended by a panic".into()))
@@ -81,7 +85,10 @@ impl Layout {
             }
         }
         remove();
-        println!("- namespaces {}: veth {UPLINK}, a VXLAN device and a bridge per tenant", NAMESPACES.join(", "));
+        println!(
+            "- namespaces {}: veth {UPLINK}, a VXLAN device and a bridge per tenant",
+            NAMESPACES.join(", ")
+        );
         let layout = Self { built: true };
         for namespace in NAMESPACES {
             run(&format!("ip netns add {namespace}"))?;
@@ -114,7 +121,11 @@ impl Layout {
         let is_there = |(namespace, interface): &(String, String)| {
             run(&format!("ip -n {namespace} link show {interface}")).is_ok()
         };
-        places.iter().filter(|place| is_there(place)).map(|(_, interface)| format!("TAP {interface} is left")).collect()
+        places
+            .iter()
+            .filter(|place| is_there(place))
+            .map(|(_, interface)| format!("TAP {interface} is left"))
+            .collect()
     }
 
     /// Takes everything down.
@@ -137,7 +148,10 @@ pub fn find_leftovers() -> Vec<String> {
     let links = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
     let links = links.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let links = links.filter(|name| name.starts_with("fw-"));
-    namespaces.map(|name| format!("namespace {name} is left")).chain(links.map(|name| format!("link {name} is left"))).collect()
+    namespaces
+        .map(|name| format!("namespace {name} is left"))
+        .chain(links.map(|name| format!("link {name} is left")))
+        .collect()
 }
 
 fn build_uplink() -> Outcome<()> {

@@ -85,7 +85,8 @@ impl Namespaces {
             self.senders.insert(tenant, PacketSocket::open(&namespace, &interface)?);
         }
         let daemon = &self.daemon;
-        let resolved = || daemon.report().map(|report| report.neighbours.iter().all(|next| !next.mac.is_empty()));
+        let resolved =
+            || daemon.report().map(|report| report.neighbours.iter().all(|next| !next.mac.is_empty()));
         wait_until("the fabric's tunnel endpoint to answer ARP", resolved)
     }
 }
@@ -98,7 +99,8 @@ impl World for Namespaces {
     fn ping(&mut self, tenant: Tenant, target: [u8; 4], count: u16, pattern: u8) -> Outcome<u16> {
         let target = Ipv4Addr::from(target);
         let arguments = format!("ping -n -q -c {count} -i 0.05 -W 1 -p {pattern:02x} {target}");
-        let output = inside(Place::Host(tenant), &arguments).output().map_err(|error| format!("ping: {error}"))?;
+        let output =
+            inside(Place::Host(tenant), &arguments).output().map_err(|error| format!("ping: {error}"))?;
         let text = String::from_utf8_lossy(&output.stdout);
         let words: Vec<&str> = text.split([' ', ',']).filter(|word| !word.is_empty()).collect();
         let received = words.windows(2).find(|pair| pair[1].starts_with("received"));
@@ -116,7 +118,8 @@ impl World for Namespaces {
         let table = format!("/proc/{}/net/tcp", server.id());
         wait_until("iperf3 to listen", || Ok(read(&table).contains(&listening)))?;
         let before = counts::received(&self.report()?, tenant.port());
-        let client = format!("timeout 20 iperf3 -J -t {BULK_S} --connect-timeout 3000 -c {address} -p {BULK_PORT}");
+        let client =
+            format!("timeout 20 iperf3 -J -t {BULK_S} --connect-timeout 3000 -c {address} -p {BULK_PORT}");
         let client = inside(Place::Host(tenant), &client).stdout(Stdio::piped()).spawn().map_err(failed)?;
         self.bulk = Some((client, server));
         let daemon = &self.daemon;
@@ -129,7 +132,8 @@ impl World for Namespaces {
         let output = client.wait_with_output().map_err(|error| format!("iperf3: {error}"))?;
         server.wait().map_err(|error| format!("iperf3: {error}"))?;
         let text = String::from_utf8_lossy(&output.stdout);
-        let json: Value = serde_json::from_str(&text).map_err(|error| format!("iperf3 says {text:?}: {error}"))?;
+        let json: Value =
+            serde_json::from_str(&text).map_err(|error| format!("iperf3 says {text:?}: {error}"))?;
         if let Some(error) = json["error"].as_str() {
             return Err(format!("iperf3: {error}"));
         }
@@ -143,7 +147,9 @@ impl World for Namespaces {
     fn connect(&mut self, tenant: Tenant, port: u16) -> Outcome<bool> {
         let (namespace, _) = namespace_of(Place::Host(tenant));
         let remote = SocketAddr::from((REMOTE, port));
-        layout::run_inside(&namespace, move || Ok(TcpStream::connect_timeout(&remote, CONNECT_TIMEOUT).is_ok()))
+        layout::run_inside(&namespace, move || {
+            Ok(TcpStream::connect_timeout(&remote, CONNECT_TIMEOUT).is_ok())
+        })
     }
 
     fn inject(&mut self, tenant: Tenant, frames: &[Vec<u8>]) -> Outcome<()> {

@@ -6,8 +6,8 @@ use nix::{
     errno::Errno,
     ifaddrs::getifaddrs,
     sys::socket::{
-        AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, bind, recv, send, setsockopt, socket,
-        sockopt,
+        AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, bind, recv, send, setsockopt,
+        socket, sockopt,
     },
 };
 

@@ -1,0 +1,90 @@
+//! The list of flows: what is remembered, in the policy's names, with the rule that said so.
+
+use program::FlowRecord;
+use scenarios::policies::{DEMO, FABRIC, RULES, TENANTS};
+use scenarios::rig::Rig;
+use scenarios::scene::{BLUE, RED, RED_LOCAL, RED6, demo, from_fabric};
+
+fn sorted(rig: &mut Rig) -> Vec<FlowRecord> {
+    let mut flows = rig.flows();
+    flows.sort_by(|a, b| (&a.service, &a.tenant, &a.from).cmp(&(&b.service, &b.tenant, &b.from)));
+    flows
+}
+
+fn line_of(text: &str, nth: usize) -> usize {
+    let lines = RULES.lines().zip(1..).filter(|(line, _)| line.contains(text));
+    lines.map(|(_, number)| number).nth(nth).expect("a line of the rules")
+}
+
+#[test]
+fn flows_are_listed_in_the_policys_names() {
+    let mut rig = demo();
+    assert_eq!(rig.flows(), [], "neighbours are no flows");
+    for _ in 0..3 {
+        rig.pass("red0", &RED.tcp((40_000, 5201), "A", b"x"), "uplink0");
+    }
+    rig.pass("uplink0", &from_fabric(100, &RED.reversed().tcp((5201, 40_000), "A", b"yy")), "red0");
+    rig.pass("red0", &RED.roce(50_000, 17, b"payload8"), "uplink0");
+    rig.pass("red0", &RED6.ping(9, 1, 64), "uplink0");
+    rig.pass("red0", &RED.tcp((40_000, 9999), "S", b""), "uplink0");
+    rig.pass("blue0", &BLUE.tcp((40_000, 22), "S", b""), "uplink0");
+    rig.pass("red0", &RED_LOCAL.ping(4, 1, 64), "red1");
+    let deny = format!("2.yaml:{}", line_of("action: Deny", 0));
+    let accept = format!("2.yaml:{}", line_of("action: Accept", 0));
+    let ingress = format!("2.yaml:{}", line_of("action: Accept", 1));
+    let expected = [
+        ("red", "red0", "icmp type 8 code 0 id 4", "accept", ingress.as_str(), "red1", 1),
+        ("red", "red0", "icmpv6 type 128 code 0 id 9", "accept", &accept, "fabric", 1),
+        ("red", "red0", "rocev2 qp 0x11", "accept", &accept, "fabric", 1),
+        ("blue", "blue0", "tcp 40000 > 22", "policy-default", "", "fabric", 1),
+        ("red", "red0", "tcp 40000 > 5201", "accept", &accept, "fabric", 3),
+        ("red", "red0", "tcp 40000 > 9999", "policy-deny", &deny, "fabric", 1),
+        ("red", "fabric", "tcp 5201 > 40000", "accept (reply)", &accept, "red0", 1),
+    ];
+    let flows = sorted(&mut rig);
+    let seen: Vec<_> = flows
+        .iter()
+        .map(|flow| {
+            let FlowRecord { tenant, from, service, verdict, rule, to, packets, .. } = flow;
+            (&tenant[..], &from[..], &service[..], &verdict[..], &rule[..], &to[..], *packets)
+        })
+        .collect();
+    assert_eq!(seen, expected);
+    let reply = flows.last().unwrap();
+    assert_eq!((reply.src.to_string(), reply.dst.to_string()), ("10.1.0.20".into(), "10.1.0.10".into()));
+    assert_eq!(reply.bytes, 56, "Ethernet frames without FCS");
+    rig.assert_balanced();
+}
+
+#[test]
+fn the_list_is_whole_however_long_and_under_traffic() {
+    let mut rig = demo();
+    for port in 0..500 {
+        rig.send("red0", &RED.udp((1000 + port, 5201), b"x"));
+    }
+    rig.settle();
+    assert_eq!(rig.flows().len(), 500);
+    for port in 0..500 {
+        rig.send("red0", &RED.udp((1000 + port, 5201), b"x"));
+    }
+    let flows = rig.flows();
+    assert_eq!(flows.len(), 500);
+    rig.settle();
+    assert!(sorted(&mut rig).iter().all(|flow| flow.packets == 2));
+    rig.take("uplink0");
+    rig.assert_balanced();
+}
+
+#[test]
+fn a_list_after_a_swap_speaks_of_the_new_rules() {
+    let mut rig = demo();
+    rig.pass("red0", &RED.udp((7, 5201), b"x"), "uplink0");
+    let moved = format!("# one more line\n{RULES}");
+    rig.apply(&[FABRIC, TENANTS, &moved]);
+    let accept = format!("2.yaml:{}", line_of("action: Accept", 0) + 1);
+    assert_eq!(rig.flows()[0].rule, accept, "before its next packet too");
+    rig.apply(DEMO);
+    rig.pass("red0", &RED.udp((7, 5201), b"x"), "uplink0");
+    assert_eq!(rig.flows().len(), 1);
+    rig.assert_balanced();
+}

@@ -1,0 +1,189 @@
+//! What must become of a packet, written from the documents alone: slow, and nothing of the pipeline's code.
+
+use std::collections::HashMap;
+
+use program::DropReason;
+
+use crate::world::{Addr, DstMac, Packet, Peer, Place, Program, Rule, Service, Tenant, What};
+
+/// The packet's fate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// It leaves there, to be received by that address's host.
+    Forwarded(Place),
+    /// The gateway answers it.
+    Answered,
+    Dropped(DropReason),
+}
+
+/// A flow's identity. RoCEv2 by queue pair; an echo by identifier and direction.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Flow {
+    tenant: usize,
+    ingress: Place,
+    six: bool,
+    src: Addr,
+    dst: Addr,
+    what: What,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Role {
+    Opener,
+    Reply,
+}
+
+/// What it remembers: who opened a flow, and who answers.
+#[derive(Default)]
+pub struct Oracle {
+    flows: HashMap<Flow, Role>,
+}
+
+impl Oracle {
+    /// Whose packet it is; an error when it gets no further than that.
+    pub fn tenant(program: &Program, packet: &Packet) -> Result<usize, DropReason> {
+        match packet.entry {
+            Place::Port(port) => program.owner(port).ok_or(DropReason::NoTenant),
+            Place::Vtep(2) => Err(DropReason::UnknownVtep),
+            Place::Vtep(_) if packet.vni_of < program.tenants.len() => Ok(packet.vni_of),
+            Place::Vtep(_) => Err(DropReason::UnknownVni),
+        }
+    }
+
+    /// Judges a packet and remembers what follows from it.
+    pub fn judge(&mut self, program: &Program, packet: &Packet) -> Fate {
+        let index = match Self::tenant(program, packet) {
+            Ok(index) => index,
+            Err(reason) => return Fate::Dropped(reason),
+        };
+        let tenant = &program.tenants[index];
+        let from_port = matches!(packet.entry, Place::Port(_));
+        if from_port && packet.spoofed_mac {
+            return Fate::Dropped(DropReason::SpoofedMac);
+        }
+        if from_port && packet.dst == Addr::Gateway {
+            return Self::gateway(tenant, packet);
+        }
+        if let Err(reason) = self.allow(tenant, identity(index, packet)) {
+            return Fate::Dropped(reason);
+        }
+        match (packet.dst_mac, packet.last_hop) {
+            (DstMac::Wrong, _) => Fate::Dropped(DropReason::UnknownDestinationMac),
+            (DstMac::Gateway, true) => Fate::Dropped(DropReason::TtlExpired),
+            _ => Fate::Forwarded(tenant.locate(packet.dst).expect("an allowed packet has a receiver")),
+        }
+    }
+
+    fn gateway(tenant: &Tenant, packet: &Packet) -> Fate {
+        if tenant.locate(packet.src) != Some(packet.entry) || !matches!(packet.src, Addr::Host(_)) {
+            return Fate::Dropped(DropReason::SpoofedAddress);
+        }
+        match (packet.dst_mac, packet.what) {
+            (DstMac::Gateway, What::Echo(_, true)) => Fate::Answered,
+            (DstMac::Gateway, _) => Fate::Dropped(DropReason::NoService),
+            _ => Fate::Dropped(DropReason::UnknownDestinationMac),
+        }
+    }
+
+    /// Rules, and replies to what rules have let through.
+    fn allow(&mut self, tenant: &Tenant, flow: Flow) -> Result<(), DropReason> {
+        let by_rules = allowed(tenant, &flow);
+        let opener = reverse(tenant, &flow);
+        let opened = opener.is_some_and(|opener| self.flows.get(&opener) == Some(&Role::Opener));
+        let opener_allowed = opener.is_some_and(|opener| allowed(tenant, &opener).is_ok());
+        let known = self.flows.get(&flow).copied();
+        let refused_by_rule = matches!(by_rules, Err(DropReason::PolicyDeny | DropReason::PolicyDefault));
+        let role = match (by_rules, known) {
+            (Ok(()), Some(role)) => role,
+            (Ok(()), None) if opened => Role::Reply,
+            (Ok(()), None) => Role::Opener,
+            (Err(_), Some(Role::Reply)) if refused_by_rule && opener_allowed => Role::Reply,
+            (Err(_), _) if refused_by_rule && opened && opener_allowed => Role::Reply,
+            (Err(reason), _) => {
+                self.flows.remove(&flow);
+                return Err(reason);
+            }
+        };
+        self.flows.insert(flow, role);
+        Ok(())
+    }
+}
+
+fn identity(tenant: usize, packet: &Packet) -> Flow {
+    let what = match packet.what {
+        What::Roce { qp, .. } => What::Roce { qp, entropy: 0 },
+        other => other,
+    };
+    Flow { tenant, ingress: packet.entry, six: packet.six, src: packet.src, dst: packet.dst, what }
+}
+
+/// The flow that this one may be the answer to. An echo request answers nothing, and of RoCEv2 the other queue pair is
+/// not known.
+fn reverse(tenant: &Tenant, flow: &Flow) -> Option<Flow> {
+    let what = match flow.what {
+        What::Tcp(src, dst) => What::Tcp(dst, src),
+        What::Udp(src, dst) => What::Udp(dst, src),
+        What::Echo(id, false) => What::Echo(id, true),
+        What::Echo(_, true) | What::Roce { .. } => return None,
+    };
+    Some(Flow { ingress: tenant.locate(flow.dst)?, src: flow.dst, dst: flow.src, what, ..*flow })
+}
+
+/// The rules' word on a flow as its opener.
+fn allowed(tenant: &Tenant, flow: &Flow) -> Result<(), DropReason> {
+    if flow.src == flow.dst {
+        return Err(DropReason::Martian);
+    }
+    let genuine = tenant.locate(flow.src) == Some(flow.ingress);
+    if !genuine {
+        return Err(DropReason::SpoofedAddress);
+    }
+    let to = tenant.locate(flow.dst).ok_or(DropReason::NoRoute)?;
+    if let Place::Port(from) = flow.ingress {
+        ask(tenant, from, &tenant.egress, flow, flow.dst)?;
+    }
+    match (flow.ingress, to) {
+        (Place::Vtep(_), Place::Vtep(_)) => Err(DropReason::NoRoute),
+        (from, to) if from == to => Err(DropReason::NoRoute),
+        (_, Place::Port(port)) => ask(tenant, port, &tenant.ingress, flow, flow.src),
+        (_, Place::Vtep(_)) => Ok(()),
+    }
+}
+
+/// The first rule of a port that matches; none means no.
+fn ask(tenant: &Tenant, port: usize, rules: &[Rule], flow: &Flow, peer: Addr) -> Result<(), DropReason> {
+    let more: &[Rule] = if tenant.ports.first() == Some(&port) { &tenant.first_port } else { &[] };
+    let rule = rules
+        .iter()
+        .chain(more)
+        .find(|rule| matches_peer(rule.peer, flow.six, peer) && matches_service(rule.service, flow.what));
+    match rule {
+        Some(rule) if rule.accept => Ok(()),
+        Some(_) => Err(DropReason::PolicyDeny),
+        None => Err(DropReason::PolicyDefault),
+    }
+}
+
+fn matches_peer(peer: Peer, six: bool, addr: Addr) -> bool {
+    match (peer, addr) {
+        (Peer::Any, _) => true,
+        (Peer::One(number), Addr::Host(host)) => number == host,
+        (Peer::Low4, Addr::Host(host)) => !six && host <= 3,
+        (Peer::Low6, Addr::Host(host)) => six && host <= 3,
+        (Peer::Prefix, Addr::Behind(_)) => true,
+        _ => false,
+    }
+}
+
+fn matches_service(service: Service, what: What) -> bool {
+    match (service, what) {
+        (Service::Any, _) | (Service::Echo(None), What::Echo(..)) => true,
+        (Service::Tcp(first, last), What::Tcp(_, dst)) | (Service::Udp(first, last), What::Udp(_, dst)) => {
+            (first..=last).contains(&dst)
+        }
+        (Service::AllUdp, What::Udp(..) | What::Roce { .. }) => true,
+        (Service::Echo(Some(request)), What::Echo(_, is_request)) => request == is_request,
+        (Service::Roce(first, last), What::Roce { qp, .. }) => (first..=last).contains(&qp),
+        _ => false,
+    }
+}
