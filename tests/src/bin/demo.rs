@@ -7,7 +7,6 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-use nix::fcntl::{Flock, FlockArg};
 use scenarios::demo::{
     self, Paths,
     memory::Memory,
@@ -61,13 +60,7 @@ fn show(wanted: Option<&str>) -> Result<bool, String> {
     Ok(demo::run(&mut world, &paths))
 }
 
-/// One at a time on a machine: the names of namespaces and ports are the policy's.
 fn show_namespaces(paths: &Paths, interrupted: &Arc<AtomicBool>) -> Result<bool, Refusal> {
-    let lock = std::env::temp_dir().join("floodway-demo.lock");
-    let failed = |error| Refusal::Failed(format!("{}: {error}", lock.display()));
-    let file = std::fs::File::create(&lock).map_err(failed)?;
-    let locked = Flock::lock(file, FlockArg::LockExclusiveNonblock);
-    let _locked = locked.map_err(|_| Refusal::Failed("another demo runs on this machine".into()))?;
     let mut world = Namespaces::start(paths, interrupted.clone())?;
     Ok(demo::run(&mut world, paths))
 }

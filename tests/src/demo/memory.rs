@@ -5,19 +5,15 @@ use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
     sync::Arc,
     sync::atomic::{AtomicBool, Ordering},
-    time::{Duration, Instant},
 };
 
-use backends::memory::{self, MemoryBackend, Pool};
+use backends::memory::{self, MemoryBackend, Pool, Wire};
 use edge::{Edge, Facts, Limits, Record, Tables};
 use engine::{Account, Dump, DumpRequest, Dumped, Gauge, Ledger, LedgerReader, Worker, WorkerPorts};
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::Signal;
 use packet::Nanos;
 use policy::Source;
 use program::{
@@ -32,6 +28,7 @@ use super::{
     world::{Answer, BULK_PORT, Bulk, FABRIC_VTEP, HOST, Outcome, Place, REMOTE, Tenant, VTEP, World},
 };
 use crate::{
+    daemon::Daemon,
     host::{Host, HostConfig, TransferId},
     rig::port_mac,
     vxlan_peer::VxlanPeer,
@@ -52,8 +49,6 @@ const UNDER_WAY_BYTES: u64 = 1 << 20;
 const PATIENCE: Nanos = Nanos::from_secs(30);
 /// As long as the namespaces' attempt: time for one more SYN.
 const CONNECT_TIME: Nanos = Nanos::from_millis(1300);
-/// Real time that floodwayd has to start and to end.
-const PROCESS_PATIENCE: Duration = Duration::from_secs(10);
 /// MAC of the fabric's router.
 const FABRIC_MAC: Mac = Mac([2, 0, 0, 0, 0x0f, 2]);
 
@@ -83,6 +78,41 @@ struct RunningBulk {
     start: Nanos,
 }
 
+/// Everybody around the worker.
+struct Around {
+    hosts: BTreeMap<Place, Host>,
+    peer: VxlanPeer,
+    recorders: BTreeMap<Place, Recorder>,
+}
+
+impl Around {
+    /// Joins them to the wires of the worker's ports, which come in the order of `devices`.
+    fn new(pool: &Pool, devices: &[Device], wires: Vec<Wire>) -> Outcome<Self> {
+        let mut wires: BTreeMap<&str, Wire> =
+            devices.iter().map(|device| device.name.as_str()).zip(wires).collect();
+        let mut take =
+            |port: &str| wires.remove(port).ok_or_else(|| format!("the policy has no port {port}"));
+        let mut recorders = BTreeMap::new();
+        let mut record = |place, inside| {
+            let (recorder, outside) = Recorder::new(inside, pool, DEPTH);
+            recorders.insert(place, recorder);
+            outside
+        };
+        let uplink = record(Place::Fabric, take("uplink0")?);
+        let mut peer = VxlanPeer::new(FABRIC_MAC, vec![FABRIC_VTEP.into()], uplink);
+        let mut hosts = BTreeMap::new();
+        for tenant in Tenant::ALL {
+            let here = record(Place::Host(tenant), take(tenant.port())?);
+            hosts.insert(Place::Host(tenant), host(tenant.mac(), HOST, here));
+            let (of_peer, of_host) = memory::cable(pool, DEPTH);
+            peer.attach(tenant.vni(), VTEP.into(), of_peer);
+            let there = record(Place::Remote(tenant), of_host);
+            hosts.insert(Place::Remote(tenant), host(tenant.remote_mac(), REMOTE, there));
+        }
+        Ok(Self { hosts, peer, recorders })
+    }
+}
+
 impl Memory {
     /// Starts; `why` says in a sentence why it is not the namespaces.
     pub fn start(paths: &Paths, why: String, interrupted: Arc<AtomicBool>) -> Outcome<Self> {
@@ -92,28 +122,8 @@ impl Memory {
         let pool = Pool::new(BUFFERS);
         let (queues, wires): (Vec<_>, Vec<_>) =
             program.devices.iter().map(|_| memory::port(&pool, DEPTH)).unzip();
+        let Around { hosts, peer, recorders } = Around::new(&pool, &program.devices, wires)?;
         let facts: Vec<Facts> = (0..queues.len()).map(|index| Facts { mac: port_mac(index) }).collect();
-        let mut wires: BTreeMap<&str, _> =
-            program.devices.iter().map(|device: &Device| device.name.as_str()).zip(wires).collect();
-        let mut recorders = BTreeMap::new();
-        let mut record = |place, inside| {
-            let (recorder, outside) = Recorder::new(inside, &pool, DEPTH);
-            recorders.insert(place, recorder);
-            outside
-        };
-        let uplink = record(Place::Fabric, wires.remove("uplink0").ok_or("the policy has no uplink0")?);
-        let mut peer = VxlanPeer::new(FABRIC_MAC, vec![FABRIC_VTEP.into()], uplink);
-        let mut hosts = BTreeMap::new();
-        for tenant in Tenant::ALL {
-            let wire = wires.remove(tenant.port()).ok_or("the policy lacks a tenant's port")?;
-            let here = record(Place::Host(tenant), wire);
-            hosts.insert(Place::Host(tenant), host(tenant.mac(), HOST, here));
-            let (of_peer, of_host) = memory::cable(&pool, DEPTH);
-            peer.attach(tenant.vni(), VTEP.into(), of_peer);
-            let there = record(Place::Remote(tenant), of_host);
-            hosts.insert(Place::Remote(tenant), host(tenant.remote_mac(), REMOTE, there));
-        }
-        drop(record);
         let (ledger, ledger_reader) = Ledger::new();
         let tables = Tables::build(Arc::new(program), &facts).map_err(|error| error.to_string())?;
         let mut publisher = Publisher::new(Box::new(tables));
@@ -390,7 +400,7 @@ impl World for Memory {
     }
 }
 
-fn host(mac: Mac, address: [u8; 4], wire: backends::memory::Wire) -> Host {
+fn host(mac: Mac, address: [u8; 4], wire: Wire) -> Host {
     let address = Ipv4Addr::from(address);
     let net = ipnet::Ipv4Net::new(address, 24).expect("24 is a prefix length");
     let seed = u64::from(mac.0[4]) << 8 | u64::from(mac.0[5]);
@@ -407,23 +417,14 @@ fn stop_a_daemon(paths: &Paths) -> Outcome<(i32, Vec<String>)> {
     let program = paths.program("floodwayd");
     let mut command = Command::new(&program);
     command.arg("--policy").arg(policy).arg("--socket").arg(&socket).args(["--idle-sleep-us", "50"]);
-    let spawned = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    let mut child = spawned.map_err(|error| format!("{}: {error}", program.display()))?;
-    let client = agent::client::Client::new(&socket);
-    let answers = wait_until(|| client.report().is_ok());
-    let pid = Pid::from_raw(child.id().cast_signed());
-    let ended = answers
-        && kill(pid, Signal::SIGTERM).is_ok()
-        && wait_until(|| matches!(child.try_wait(), Ok(Some(_))));
-    if !ended {
-        let _ = child.kill();
+    if !program.exists() {
+        return Err(format!("there is no {}: build floodwayd first", program.display()));
     }
-    let status = child.wait().map_err(|error| error.to_string())?;
-    if !ended {
-        return Err(format!("floodwayd on memory ports did not answer and end in order: {status}"));
-    }
+    let daemon = Daemon::start(command, &socket, &paths.scratch.join("floodwayd.log"));
+    let mut daemon = daemon.map_err(|ended| format!("floodwayd ended with {}: {}", ended.code, ended.log))?;
+    let code = daemon.end(Signal::SIGTERM)?;
     let left = socket.exists().then(|| format!("socket {} is left", socket.display()));
-    Ok((status.code().unwrap_or(128), left.into_iter().collect()))
+    Ok((code, left.into_iter().collect()))
 }
 
 /// The demo's policy with memory ports in place of DPDK's.
@@ -442,15 +443,4 @@ fn memory_policy(paths: &Paths) -> Outcome<PathBuf> {
         std::fs::write(directory.join(name), edited).map_err(|error| error.to_string())?;
     }
     Ok(directory)
-}
-
-fn wait_until(mut is_so: impl FnMut() -> bool) -> bool {
-    let start = Instant::now();
-    while start.elapsed() < PROCESS_PATIENCE {
-        if is_so() {
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    false
 }

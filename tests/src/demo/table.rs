@@ -16,7 +16,7 @@ const WIDTH: usize = 62;
 /// The whole table and a closing line.
 pub fn render(rows: &[Row]) -> String {
     let width = |texts: &mut dyn Iterator<Item = &str>| {
-        texts.flat_map(|text| wrap(text)).map(|line| line.chars().count()).max().unwrap_or(0)
+        texts.flat_map(wrap).map(|line| line.chars().count()).max().unwrap_or(0)
     };
     let expectation = width(&mut rows.iter().map(|row| row.expectation).chain(["expectation"]));
     let seen = width(&mut rows.iter().map(|row| row.seen.text.as_str()).chain(["seen"]));

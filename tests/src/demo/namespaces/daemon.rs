@@ -1,24 +1,21 @@
-//! floodwayd as a process, its hugepages, and `floodway` beside it.
+//! floodwayd over DPDK, its hugepages, and `floodway` beside it.
 
 use std::{
-    fs::File,
-    os::unix::process::CommandExt,
-    path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    path::PathBuf,
+    process::Command,
     time::{Duration, Instant},
 };
 
-use agent::client::Client;
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::Signal;
 use program::Report;
 
-use super::{LOOK_AGAIN, Refusal, read, wait_until};
-use crate::demo::{
-    Paths,
-    world::{Answer, Outcome},
+use super::{Refusal, read};
+use crate::{
+    daemon::Daemon,
+    demo::{
+        Paths,
+        world::{Answer, Outcome},
+    },
 };
 
 const NR_HUGEPAGES: &str = "/proc/sys/vm/nr_hugepages";
@@ -28,14 +25,12 @@ const FREE_HUGEPAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hug
 const HUGEPAGES: u64 = 256;
 /// Free pages that are enough.
 const HUGEPAGES_MIN: u64 = 64;
-/// Longest start: EAL and its drivers.
-const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the kernel may take to have all pages of a process back.
+const FREE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// floodwayd, from start to end. Dropping it ends it and gives the hugepages back.
-pub struct Daemon {
-    child: Child,
-    client: Client,
-    socket: PathBuf,
+pub struct Shown {
+    daemon: Daemon,
     floodway: PathBuf,
     file_prefix: String,
     hugepages: Hugepages,
@@ -50,50 +45,29 @@ struct Hugepages {
     memory: &'static str,
 }
 
-impl Daemon {
+impl Shown {
     /// Starts it and returns when it answers.
     pub fn start(paths: &Paths) -> Result<Self, Refusal> {
         let hugepages = Hugepages::prepare();
         let socket = paths.scratch.join("floodwayd.sock");
-        let log = paths.scratch.join("floodwayd.log");
         let file_prefix = format!("floodway-demo-{}", std::process::id());
-        let arguments = format!(
+        let options = format!(
             "--idle-sleep-us 50 --flows 16384 --memory {} --file-prefix {file_prefix}",
             hugepages.memory
         );
-        println!("- floodwayd --policy {} --socket {} {arguments}", paths.policy.display(), socket.display());
-        let program = paths.program("floodwayd");
-        let failed = |error| Refusal::Failed(format!("{}: {error}", program.display()));
-        let mut command = Command::new(&program);
-        command.arg("--policy").arg(&paths.policy).arg("--socket").arg(&socket).args(arguments.split(' '));
-        // Its own group: Ctrl-C is the demo's, which ends floodwayd in order.
-        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
-        let child = command.stderr(File::create(&log).map_err(failed)?).spawn().map_err(failed)?;
-        let client = Client::new(&socket);
-        let floodway = paths.program("floodway");
-        let mut daemon = Self { child, client, socket, floodway, file_prefix, hugepages };
-        daemon.wait_for_answer(&log)?;
-        Ok(daemon)
-    }
-
-    fn wait_for_answer(&mut self, log: &Path) -> Result<(), Refusal> {
-        let start = Instant::now();
-        while self.client.report().is_err() {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                let text = read(&log.to_string_lossy());
-                let words =
-                    text.lines().rfind(|line| line.starts_with("floodwayd:")).unwrap_or(&text).to_owned();
-                return Err(match words.contains("built without DPDK") {
+        println!("- floodwayd --policy {} --socket {} {options}", paths.policy.display(), socket.display());
+        let mut command = Command::new(paths.program("floodwayd"));
+        command.arg("--policy").arg(&paths.policy).arg("--socket").arg(&socket).args(options.split(' '));
+        let daemon =
+            Daemon::start(command, &socket, &paths.scratch.join("floodwayd.log")).map_err(|ended| {
+                let says =
+                    ended.log.lines().rfind(|line| line.starts_with("floodwayd:")).unwrap_or(&ended.log);
+                match says.contains("built without DPDK") {
                     true => Refusal::NotHere("floodwayd was built without DPDK".into()),
-                    false => Refusal::Failed(format!("floodwayd ended with {status}: {words}")),
-                });
-            }
-            if start.elapsed() > START_TIMEOUT {
-                return Err(Refusal::Failed(format!("floodwayd does not answer; see {}", log.display())));
-            }
-            std::thread::sleep(LOOK_AGAIN);
-        }
-        Ok(())
+                    false => Refusal::Failed(format!("floodwayd ended with {}: {says}", ended.code)),
+                }
+            })?;
+        Ok(Self { daemon, floodway: paths.program("floodway"), file_prefix, hugepages })
     }
 
     /// In words, where its packets are.
@@ -102,68 +76,50 @@ impl Daemon {
             "no-huge" => "ordinary pages, for there are no hugepages: about half as fast",
             _ => "hugepages without files",
         };
-        format!("floodwayd (pid {}) runs one worker over DPDK; its memory: {memory}.", self.child.id())
+        format!("floodwayd (pid {}) runs one worker over DPDK; its memory: {memory}.", self.daemon.pid())
     }
 
     /// Everything that it has counted.
     pub fn report(&self) -> Outcome<Report> {
-        self.client.report().map_err(|error| error.to_string())
+        self.daemon.client().report().map_err(|error| error.to_string())
     }
 
     /// Runs `floodway` against it.
     pub fn floodway(&self, arguments: &[&str]) -> Outcome<Answer> {
         println!("        $ floodway {}", arguments.join(" "));
-        let output = Command::new(&self.floodway).arg("--socket").arg(&self.socket).args(arguments).output();
+        let output =
+            Command::new(&self.floodway).arg("--socket").arg(self.daemon.socket()).args(arguments).output();
         let output = output.map_err(|error| format!("{}: {error}", self.floodway.display()))?;
         let text = [&output.stdout[..], &output.stderr[..]].concat();
         let code = output.status.code().unwrap_or(-1);
         Ok(Answer { code, text: String::from_utf8_lossy(&text).into_owned() })
     }
 
-    /// Ends it by SIGTERM; its exit code (128 and more: a signal), and the socket if it is still there.
+    /// Ends it by SIGTERM; its exit code, and the socket if it is still there.
     pub fn stop(&mut self) -> Outcome<(i32, Vec<String>)> {
-        let status = self.terminate()?;
-        let code = status.code().unwrap_or(128);
-        let left = self.socket.exists().then(|| format!("socket {} is left", self.socket.display()));
+        let code = self.daemon.end(Signal::SIGTERM)?;
+        let socket = self.daemon.socket();
+        let left = socket.exists().then(|| format!("socket {} is left", socket.display()));
         Ok((code, left.into_iter().collect()))
     }
 
-    fn terminate(&mut self) -> Outcome<ExitStatus> {
-        let running = self.child.try_wait().map_err(|error| error.to_string())?;
-        if let Some(status) = running {
-            return Err(format!("floodwayd had ended before, with {status}"));
-        }
-        let pid = Pid::from_raw(self.child.id().cast_signed());
-        kill(pid, Signal::SIGTERM).map_err(|error| format!("SIGTERM: {error}"))?;
-        let child = &mut self.child;
-        wait_until("floodwayd to end", || {
-            child.try_wait().map(|s| s.is_some()).map_err(|error| error.to_string())
-        })?;
-        self.child.wait().map_err(|error| error.to_string())
-    }
-
     /// Hugepages, and files of DPDK's, that did not come back.
-    pub fn find_leftovers(&self) -> Outcome<Vec<String>> {
-        let folders = ["/dev/hugepages", "/run/dpdk", "/var/run/dpdk"];
+    pub fn find_leftovers(&self) -> Vec<String> {
+        let folders = ["/dev/hugepages", "/run/dpdk"];
         let entries =
             folders.iter().flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().flatten());
         let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&self.file_prefix));
         let mut left: Vec<String> = ours.map(|entry| format!("{} is left", entry.path().display())).collect();
         let before = self.hugepages.orphans_before;
-        if wait_until("hugepages to be free", || Ok(orphaned_hugepages() <= before)).is_err() {
-            left.push(format!("{} hugepages are in use by nobody, {before} were", orphaned_hugepages()));
+        let start = Instant::now();
+        while orphaned_hugepages() > before {
+            if start.elapsed() > FREE_TIMEOUT {
+                left.push(format!("{} hugepages are in use by nobody, {before} were", orphaned_hugepages()));
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
         }
-        Ok(left)
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) && self.terminate().is_err() {
-            // It did not end in time.
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
+        left
     }
 }
 
@@ -199,8 +155,8 @@ impl Drop for Hugepages {
 fn orphaned_hugepages() -> u64 {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let mapped_kib = |line: &str| {
-        let is_ours = line.starts_with("Private_Hugetlb:") || line.starts_with("Shared_Hugetlb:");
-        is_ours.then(|| line.split_whitespace().nth(1)?.parse::<u64>().ok()).flatten()
+        let is_mapped = line.starts_with("Private_Hugetlb:") || line.starts_with("Shared_Hugetlb:");
+        is_mapped.then(|| line.split_whitespace().nth(1)?.parse::<u64>().ok()).flatten()
     };
     let rollups = processes.map(|process| read(&process.path().join("smaps_rollup").to_string_lossy()));
     let mapped: u64 = rollups.map(|rollup| rollup.lines().filter_map(mapped_kib).sum::<u64>() / 2048).sum();

@@ -6,6 +6,7 @@ mod packet_socket;
 
 use std::{
     collections::BTreeMap,
+    fs::File,
     net::{Ipv4Addr, SocketAddr, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
@@ -14,11 +15,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nix::fcntl::{Flock, FlockArg};
 use program::{FlowRecord, Report};
 use serde_json::Value;
 
 use self::{
-    daemon::Daemon,
+    daemon::Shown,
     layout::{Layout, namespace_of},
     packet_socket::PacketSocket,
 };
@@ -49,12 +51,35 @@ pub enum Refusal {
 
 /// Namespaces, floodwayd, and what runs in them. Dropping it takes everything down.
 pub struct Namespaces {
-    daemon: Daemon,
+    daemon: Shown,
     layout: Layout,
+    _lock: Lock,
     senders: BTreeMap<Tenant, PacketSocket>,
     listeners: BTreeMap<Place, PacketSocket>,
     bulk: Option<(Child, Child)>,
     interrupted: Arc<AtomicBool>,
+}
+
+/// One demo at a time on a machine: the names of namespaces and ports are the policy's.
+struct Lock(Flock<File>);
+
+impl Lock {
+    const FILE: &str = "/run/floodway-demo.lock";
+
+    fn take() -> Result<Self, Refusal> {
+        let file =
+            File::create(Self::FILE).map_err(|error| Refusal::Failed(format!("{}: {error}", Self::FILE)))?;
+        let locked = Flock::lock(file, FlockArg::LockExclusiveNonblock);
+        locked.map(Self).map_err(|_| Refusal::Failed("another demo runs on this machine".into()))
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Held still: who has opened it meanwhile is refused, who comes later makes a new one.
+        let _ = std::fs::remove_file(Self::FILE);
+        let _ = self.0.relock(FlockArg::Unlock);
+    }
 }
 
 impl Namespaces {
@@ -64,11 +89,13 @@ impl Namespaces {
     /// [`Refusal::NotHere`] without root, namespaces, tools or DPDK.
     pub fn start(paths: &Paths, interrupted: Arc<AtomicBool>) -> Result<Self, Refusal> {
         layout::check_machine().map_err(Refusal::NotHere)?;
+        let lock = Lock::take()?;
         let layout = Layout::build().map_err(Refusal::Failed)?;
-        let daemon = Daemon::start(paths)?;
+        let daemon = Shown::start(paths)?;
         let mut world = Self {
             daemon,
             layout,
+            _lock: lock,
             senders: BTreeMap::new(),
             listeners: BTreeMap::new(),
             bulk: None,
@@ -203,7 +230,7 @@ impl World for Namespaces {
         left.extend(self.layout.find_ports());
         self.layout.remove();
         left.extend(layout::find_leftovers());
-        left.extend(self.daemon.find_leftovers()?);
+        left.extend(self.daemon.find_leftovers());
         Ok((code, left))
     }
 
