@@ -28,7 +28,8 @@ pub struct HostPorts {
 /// Opens every device of the program.
 pub fn open(args: &Args, program: &Program) -> anyhow::Result<HostPorts> {
     let mtu = program.devices.iter().map(|device| device.mtu).max().unwrap_or(0);
-    let pool = Pool::with_room(args.buffers as usize, usize::from(mtu) + backends::FRAME_OVERHEAD);
+    // One byte more than the longest frame, by which a TAP knows of a longer one.
+    let pool = Pool::with_room(args.buffers as usize, usize::from(mtu) + backends::FRAME_OVERHEAD + 1);
     let mut ports = HostPorts {
         queues: Some(Vec::new()),
         facts: Vec::new(),
