@@ -80,6 +80,7 @@ fn verdict(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Accept => "accept",
         Verdict::Deny => "deny",
+        Verdict::Pass => "pass",
     }
 }
 
@@ -201,6 +202,7 @@ mod tests {
             tenants: vec![None],
             ports: vec![None, Some(port)],
             rules: vec![Rule {
+                tier: program::Tier::Tenant,
                 verdict: Verdict::Deny,
                 peers: None,
                 services: vec![],

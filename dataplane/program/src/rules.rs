@@ -16,6 +16,34 @@ pub enum Verdict {
     Accept,
     /// Drop and count.
     Deny,
+    /// Go on with the rules of the next tier.
+    Pass,
+}
+
+/// Whose rules: asked in this order. Within a tier the first rule that matches counts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Tier {
+    /// The operator's, before any tenant's.
+    Admin,
+    /// The tenant's own.
+    #[default]
+    Tenant,
+    /// The operator's, for what the tenant has not decided.
+    Baseline,
+    /// What holds when no policy has decided, other than the default to deny.
+    Default,
+}
+
+impl Tier {
+    /// The name in files and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Admin => "Admin",
+            Self::Tenant => "Tenant",
+            Self::Baseline => "Baseline",
+            Self::Default => "Default",
+        }
+    }
 }
 
 /// A verdict and the rule that gave it; `None` is the default at the end of each list.
@@ -39,6 +67,8 @@ pub struct Origin {
 /// One rule. Its conditions are all to hold.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
+    /// Where it stands in the order; a list of rules never goes back to an earlier tier.
+    pub tier: Tier,
     /// What it says of the packets that it matches.
     pub verdict: Verdict,
     /// The far side lies in one of these. `None` matches every address; an empty list matches none.
@@ -141,11 +171,17 @@ impl Rule {
     /// True when the rule speaks of a packet with that far side and service.
     ///
     /// A later fragment ([`Service::Opaque`] of a protocol with ports) has no ports to look at: a rule that accepts
-    /// matches it only when it asks for none, a rule that denies matches it whenever the protocol fits. So a fragment
-    /// never passes a rule by leaving out what the rule looks at.
+    /// matches it only when it asks for none, a rule that denies or passes on matches it whenever the protocol fits. So
+    /// a fragment never passes a rule by leaving out what the rule looks at. Whether a rule that passes on really
+    /// speaks of a fragment is [`Self::is_certain`].
     pub fn matches(&self, peer: IpAddr, service: Service) -> bool {
         self.matches_peer(peer)
             && (self.services.is_empty() || self.services.iter().any(|m| m.matches(service, self.verdict)))
+    }
+
+    /// True when a match does not hang on ports, types or queue pairs that the packet does not show.
+    pub fn is_certain(&self, service: Service) -> bool {
+        self.services.is_empty() || self.services.iter().any(|m| m.matches(service, Verdict::Accept))
     }
 
     /// True when one of the blocks holds `peer`.
@@ -174,7 +210,7 @@ impl ServiceMatch {
             (Self::Icmpv6(kind, code), Service::Icmpv6(k, c)) => is_or_any(kind, k) && is_or_any(code, c),
             (Self::Protocol(protocol), any) => protocol == any.protocol(),
             (partly, Service::Opaque(protocol)) => {
-                partly.protocol() == protocol && (verdict == Verdict::Deny || partly.is_whole_protocol())
+                partly.protocol() == protocol && (verdict != Verdict::Accept || partly.is_whole_protocol())
             }
             _ => false,
         }
@@ -217,6 +253,7 @@ mod tests {
             except: except.iter().map(|text| text.parse().unwrap()).collect(),
         };
         Rule {
+            tier: Tier::Tenant,
             verdict,
             peers: Some(peers.iter().map(block).collect()),
             services: services.to_vec(),
