@@ -3,6 +3,8 @@
 //! Ids outlive programs, since flow entries and counters carry them: see [`compile`].
 #![forbid(unsafe_code)]
 
+pub mod explain;
+
 mod ids;
 mod rules;
 mod topology;

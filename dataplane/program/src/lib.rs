@@ -17,7 +17,9 @@ pub use ids::{Generation, PortId, RuleId, RuleListId, TenantId, Vni, VtepId};
 pub use report::{
     DropCount, FlowRecord, NeighbourReport, PortReport, Report, TenantReport, Traffic, WorkerReport,
 };
-pub use rules::{Decision, Origin, PeerBlock, PortRange, QpRange, Rule, Service, ServiceMatch, Verdict};
+pub use rules::{
+    Decision, Mismatch, Origin, PeerBlock, PortRange, QpRange, Rule, Service, ServiceMatch, Verdict,
+};
 pub use topology::{Device, DscpMode, Endpoint, Place, Port, Route, Tenant, Uplink, Vtep};
 
 /// Bounds of one program; `check` refuses files that exceed them.

@@ -104,6 +104,25 @@ pub enum ServiceMatch {
     Protocol(u8),
 }
 
+/// The condition of a rule that a packet does not meet. Later ones come closer to a match.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Mismatch {
+    /// The far side is in none of the blocks.
+    Peer,
+    /// The far side is in a block, but in this exception of it.
+    Excepted(IpNet),
+    /// Another protocol.
+    Protocol,
+    /// Another destination port.
+    Port,
+    /// Another ICMP type or code.
+    IcmpType,
+    /// Another queue pair.
+    QueuePair,
+    /// A later fragment does not show what a rule that accepts asks for.
+    Fragment,
+}
+
 /// What of a packet's transport a rule looks at.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Service {
@@ -144,14 +163,35 @@ impl Rule {
     /// matches it only when it asks for none, a rule that denies matches it whenever the protocol fits. So a fragment
     /// never passes a rule by leaving out what the rule looks at.
     pub fn matches(&self, peer: IpAddr, service: Service) -> bool {
-        self.matches_peer(peer)
-            && (self.services.is_empty() || self.services.iter().any(|m| m.matches(service, self.verdict)))
+        self.mismatch(peer, service).is_none()
     }
 
-    /// True when one of the blocks holds `peer`.
-    fn matches_peer(&self, peer: IpAddr) -> bool {
-        let Some(peers) = &self.peers else { return true };
-        peers.iter().any(|block| block.contains(peer))
+    /// Why the rule does not speak of such a packet; `None` when it does. The far side is looked at first; of several
+    /// services the one that comes closest tells.
+    #[inline]
+    pub fn mismatch(&self, peer: IpAddr, service: Service) -> Option<Mismatch> {
+        self.mismatch_of_peer(peer).or_else(|| self.mismatch_of_service(service))
+    }
+
+    fn mismatch_of_peer(&self, peer: IpAddr) -> Option<Mismatch> {
+        let peers = self.peers.as_ref()?;
+        if peers.iter().any(|block| block.contains(peer)) {
+            return None;
+        }
+        let excepted = |block: &PeerBlock| {
+            let except = block.except.iter().find(|except| except.contains(&peer));
+            except.filter(|_| block.net.contains(&peer)).copied()
+        };
+        Some(peers.iter().find_map(excepted).map_or(Mismatch::Peer, Mismatch::Excepted))
+    }
+
+    fn mismatch_of_service(&self, service: Service) -> Option<Mismatch> {
+        let mut closest = None;
+        for wanted in &self.services {
+            let mismatch = wanted.mismatch(service, self.verdict)?;
+            closest = closest.max(Some(mismatch));
+        }
+        closest
     }
 }
 
@@ -163,21 +203,26 @@ impl PeerBlock {
 }
 
 impl ServiceMatch {
-    fn matches(self, service: Service, verdict: Verdict) -> bool {
-        match (self, service) {
-            (Self::Tcp(range), Service::Tcp(port)) => range.contains(port),
-            (Self::Udp(range), Service::Udp(port)) => range.contains(port),
-            (Self::Udp(range), Service::Roce(_)) => range.contains(ROCE_PORT),
-            (Self::Sctp(range), Service::Sctp(port)) => range.contains(port),
-            (Self::Roce(range), Service::Roce(qp)) => range.first <= qp && qp <= range.last,
-            (Self::Icmp(kind, code), Service::Icmp(k, c)) => is_or_any(kind, k) && is_or_any(code, c),
-            (Self::Icmpv6(kind, code), Service::Icmpv6(k, c)) => is_or_any(kind, k) && is_or_any(code, c),
-            (Self::Protocol(protocol), any) => protocol == any.protocol(),
-            (partly, Service::Opaque(protocol)) => {
-                partly.protocol() == protocol && (verdict == Verdict::Deny || partly.is_whole_protocol())
+    fn mismatch(self, service: Service, verdict: Verdict) -> Option<Mismatch> {
+        let (holds, otherwise) = match (self, service) {
+            (Self::Tcp(range), Service::Tcp(port))
+            | (Self::Udp(range), Service::Udp(port))
+            | (Self::Sctp(range), Service::Sctp(port)) => (range.contains(port), Mismatch::Port),
+            (Self::Udp(range), Service::Roce(_)) => (range.contains(ROCE_PORT), Mismatch::Port),
+            (Self::Roce(range), Service::Roce(qp)) => {
+                (range.first <= qp && qp <= range.last, Mismatch::QueuePair)
             }
-            _ => false,
-        }
+            (Self::Icmp(kind, code), Service::Icmp(k, c))
+            | (Self::Icmpv6(kind, code), Service::Icmpv6(k, c)) => {
+                (is_or_any(kind, k) && is_or_any(code, c), Mismatch::IcmpType)
+            }
+            (Self::Protocol(protocol), any) => (protocol == any.protocol(), Mismatch::Protocol),
+            (partly, Service::Opaque(protocol)) if partly.protocol() == protocol => {
+                (verdict == Verdict::Deny || partly.is_whole_protocol(), Mismatch::Fragment)
+            }
+            _ => (false, Mismatch::Protocol),
+        };
+        if holds { None } else { Some(otherwise) }
     }
 
     const fn protocol(self) -> u8 {
