@@ -20,6 +20,7 @@ pub use spelling::{peer_text, service_text};
 pub use words::{
     Explanation, Headers, Reason, Replies, RuleList, RuleSeen, Side, Tunnel, Verdict as Outcome, Way,
 };
+pub(crate) use words::{service as headers_text, verdict as verdict_text};
 
 /// Most rules of one list that an explanation shows; the one that decides is always among them.
 pub const RULES_SHOWN_MAX: usize = 1000;
@@ -292,7 +293,7 @@ fn is_open_to(program: &Program, flow: Option<Flow>) -> bool {
 
 /// The flow of the packets in the other direction; `None` where it cannot be told: RoCEv2, whose other queue pair is
 /// not in the packet, fragments, ICMP that is no echo, and where the destination is nowhere.
-fn mirror(program: &Program, packet: &Packet) -> Option<Flow> {
+pub(crate) fn mirror(program: &Program, packet: &Packet) -> Option<Flow> {
     let flow = &packet.flow;
     if packet.is_fragment {
         return None;

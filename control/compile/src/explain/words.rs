@@ -184,7 +184,7 @@ pub struct Replies {
     pub why: String,
 }
 
-pub(super) const fn verdict(verdict: program::Verdict) -> &'static str {
+pub(crate) const fn verdict(verdict: program::Verdict) -> &'static str {
     match verdict {
         program::Verdict::Accept => "accept",
         program::Verdict::Deny => "deny",
@@ -254,7 +254,7 @@ fn name(service: Service) -> String {
 }
 
 /// A packet's service with its source port.
-pub(super) fn service(service: Service, src_port: u16) -> String {
+pub(crate) fn service(service: Service, src_port: u16) -> String {
     match service {
         Service::Tcp(port) => format!("tcp {src_port} > {port}"),
         Service::Udp(port) => format!("udp {src_port} > {port}"),
