@@ -6,6 +6,7 @@
 mod ids;
 mod rules;
 mod topology;
+pub mod verify;
 
 use policy::{Diagnostic, Diagnostics, Place, Policy, Severity};
 use program::{Generation, Program};

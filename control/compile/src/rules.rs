@@ -141,19 +141,19 @@ struct Numbered<'a> {
 }
 
 /// What the rules of a tenant can name.
-struct Hosts<'a> {
+pub(crate) struct Hosts<'a> {
     tenant: &'a Tenant,
     remotes: BTreeMap<&'a str, &'a Remote>,
 }
 
 impl<'a> Hosts<'a> {
-    fn of(tenant: &'a Tenant) -> Self {
+    pub fn of(tenant: &'a Tenant) -> Self {
         let named = |remote: &'a Remote| remote.name.as_ref().map(|name| (&***name, remote));
         Self { tenant, remotes: tenant.remotes.iter().filter_map(named).collect() }
     }
 
     /// The addresses that a peer means.
-    fn blocks(&self, peer: &Peer) -> Vec<PeerBlock> {
+    pub fn blocks(&self, peer: &Peer) -> Vec<PeerBlock> {
         let whole = |net| PeerBlock { net, except: Vec::new() };
         match peer {
             Peer::IpBlock { cidr, except } => {
@@ -188,7 +188,7 @@ impl<'a> Hosts<'a> {
     }
 }
 
-const fn service_match(service: Service) -> ServiceMatch {
+pub(crate) const fn service_match(service: Service) -> ServiceMatch {
     match service {
         Service::Ports(Protocol::Tcp, first, last) => ServiceMatch::Tcp(PortRange { first, last }),
         Service::Ports(Protocol::Udp, first, last) => ServiceMatch::Udp(PortRange { first, last }),

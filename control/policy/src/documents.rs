@@ -2,7 +2,8 @@
 
 use crate::{
     API_VERSION, Diagnostic, Diagnostics, Fabric, Name, Parsed, Place, Policy, Severity, Source, Spanned,
-    Tenant, TenantPolicy, check, digest,
+    Statement, Tenant, TenantPolicy, check, digest,
+    kinds::check_statements,
     limit::{FILES_MAX, TOTAL_BYTES_MAX},
     read::{Fields, Report, quote, word},
     suggest::did_you_mean,
@@ -15,6 +16,7 @@ pub(crate) struct Documents {
     pub fabrics: Vec<Fabric>,
     pub tenants: Vec<Tenant>,
     pub policies: Vec<TenantPolicy>,
+    pub statements: Vec<Statement>,
     /// Which kinds may have more documents that could not be read.
     pub unread: Unread,
 }
@@ -26,37 +28,52 @@ pub(crate) struct Unread {
     pub tenants: bool,
 }
 
+/// What may stand in a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    All,
+    Statements,
+}
+
 #[derive(Clone, Copy)]
 enum Kind {
     Fabric,
     Tenant,
     TenantPolicy,
+    Statement,
 }
 
-const KINDS: [(&str, Kind); 3] =
-    [("Fabric", Kind::Fabric), ("Tenant", Kind::Tenant), ("TenantPolicy", Kind::TenantPolicy)];
+const KINDS: [(&str, Kind); 4] = [
+    ("Fabric", Kind::Fabric),
+    ("Tenant", Kind::Tenant),
+    ("TenantPolicy", Kind::TenantPolicy),
+    ("Statement", Kind::Statement),
+];
 
-pub(crate) fn parse(sources: &[Source]) -> Result<Parsed, Diagnostics> {
-    refuse_too_much(sources)?;
-    let mut files: Vec<&Source> = sources.iter().collect();
-    files.sort_by(|a, b| (&a.name, &a.bytes).cmp(&(&b.name, &b.bytes)));
-    let names: Vec<String> = files.iter().map(|file| file.name.clone()).collect();
+pub(crate) fn parse(sources: &[Source], statements: &[Source]) -> Result<Parsed, Diagnostics> {
+    let mut files: Vec<(&Source, Scope)> = sources.iter().map(|file| (file, Scope::All)).collect();
+    files.extend(statements.iter().map(|file| (file, Scope::Statements)));
+    refuse_too_much(&files)?;
+    files.sort_by(|(a, _), (b, _)| (&a.name, &a.bytes).cmp(&(&b.name, &b.bytes)));
+    let names: Vec<String> = files.iter().map(|(file, _)| file.name.clone()).collect();
     let mut report = Report::new(&names);
     let mut documents = Documents::default();
-    for (index, file) in files.iter().enumerate() {
+    for (index, (file, scope)) in files.iter().enumerate() {
         // There are fewer files than FILES_MAX.
         for node in yaml::documents(index as u32, &file.bytes, &mut report) {
-            documents.read(node.as_ref(), &mut report);
+            documents.read(node.as_ref(), *scope, &mut report);
         }
     }
     check::all(&documents, &mut report);
+    check_statements(&documents, &mut report);
     let diagnostics = report.diagnostics.sorted();
     match documents.fabrics.pop() {
         Some(fabric) if !diagnostics.has_errors() => {
-            let Documents { mut tenants, mut policies, .. } = documents;
+            let Documents { mut tenants, mut policies, statements, .. } = documents;
             tenants.sort_by(|a, b| a.name.value.cmp(&b.name.value));
             policies.sort_by(|a, b| a.order().cmp(&b.order()));
-            let policy = Policy { sources: names, digest: digest(sources), fabric, tenants, policies };
+            let digest = digest(sources);
+            let policy = Policy { sources: names, digest, fabric, tenants, policies, statements };
             Ok(Parsed { policy, warnings: diagnostics })
         }
         _ => Err(diagnostics),
@@ -69,10 +86,10 @@ impl TenantPolicy {
     }
 }
 
-fn refuse_too_much(sources: &[Source]) -> Result<(), Diagnostics> {
-    let bytes: usize = sources.iter().map(|source| source.bytes.len()).sum();
-    let message = if sources.len() > FILES_MAX {
-        format!("there are {} files; at most {FILES_MAX} are read", sources.len())
+fn refuse_too_much(files: &[(&Source, Scope)]) -> Result<(), Diagnostics> {
+    let bytes: usize = files.iter().map(|(file, _)| file.bytes.len()).sum();
+    let message = if files.len() > FILES_MAX {
+        format!("there are {} files; at most {FILES_MAX} are read", files.len())
     } else if bytes > TOTAL_BYTES_MAX {
         format!("the files have {bytes} bytes together; at most {TOTAL_BYTES_MAX} are read")
     } else {
@@ -83,7 +100,7 @@ fn refuse_too_much(sources: &[Source]) -> Result<(), Diagnostics> {
 }
 
 impl Documents {
-    fn read(&mut self, node: Option<&Node>, report: &mut Report) {
+    fn read(&mut self, node: Option<&Node>, scope: Scope, report: &mut Report) {
         // Nothing between two `---`: no document.
         if node.is_some_and(|node| node.value == Value::Null) {
             return;
@@ -92,7 +109,12 @@ impl Documents {
             self.unread = Unread { fabrics: true, tenants: true };
             return;
         };
-        // No document refers to a TenantPolicy.
+        if scope == Scope::Statements && !matches!(kind, Kind::Statement) {
+            let at = node.map(|node| node.at).unwrap_or_default();
+            report.error(at, "only a Statement may stand here").help("the policy is the other directory");
+            return;
+        }
+        // No document refers to a TenantPolicy or a Statement.
         let mut ignored = false;
         match kind {
             Kind::Fabric => {
@@ -104,6 +126,7 @@ impl Documents {
             Kind::TenantPolicy => {
                 keep(&mut self.policies, &mut ignored, name, spec, TenantPolicy::read, report)
             }
+            Kind::Statement => keep(&mut self.statements, &mut ignored, name, spec, Statement::read, report),
         }
     }
 }
