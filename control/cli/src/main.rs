@@ -9,6 +9,7 @@ mod check;
 mod outcome;
 mod show;
 mod table;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -32,6 +33,7 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Apply { directory, expect_generation } => {
             apply::run(&client, &directory, expect_generation, output)
         }
+        Command::Verify { directory, statements } => verify::run(&directory, statements.as_deref(), output),
         Command::Show { what } => show::run(&client, what, output),
         Command::Completion { shell } => completion(shell),
         Command::Man => man(),

@@ -20,6 +20,7 @@ enum Code {
     Daemon = 3,
     Stuck = 4,
     Unwritable = 5,
+    Unproven = 6,
 }
 
 /// What a command has to say.
@@ -50,6 +51,11 @@ impl Outcome {
             self.stderr += note;
         }
         self
+    }
+
+    /// The answer is that something is not proven.
+    pub(crate) fn unproven(self) -> Self {
+        Self { code: Code::Unproven, ..self }
     }
 
     /// The policy files are refused as a whole, before anybody looked at their content.

@@ -204,3 +204,57 @@ fn merged(atoms: impl Iterator<Item = Atom>) -> Vec<Atom> {
     }
     merged
 }
+
+#[cfg(test)]
+mod tests {
+    use program::{Origin, PeerBlock, PortRange, Rule, RuleId, ServiceMatch};
+
+    use super::*;
+
+    /// A list that accepts each second address and, of each, a port of its own.
+    fn program() -> Program {
+        let rule = |index: u32| Rule {
+            verdict: Verdict::Accept,
+            peers: Some(vec![PeerBlock {
+                net: std::net::IpAddr::from(std::net::Ipv4Addr::from_bits(index * 2)).into(),
+                except: vec![],
+            }]),
+            services: vec![ServiceMatch::Tcp(PortRange { first: index as u16, last: index as u16 })],
+            origin: Origin::default(),
+        };
+        Program {
+            rules: (0..8).map(rule).collect(),
+            rule_lists: vec![(0..8).map(RuleId).collect()],
+            ..Program::default()
+        }
+    }
+
+    fn regions_of(budget: &mut Budget) -> Result<usize, Undecided> {
+        Decided::by(&program(), RuleListId(0), Family::V4, budget).map(|decided| decided.regions())
+    }
+
+    #[test]
+    fn a_walk_ends_when_its_budget_does() {
+        let mut whole = Budget::whole();
+        // 8 accepted addresses of one span each, and 8 gaps.
+        assert_eq!(regions_of(&mut whole), Ok(24));
+        let used = Budget::REGIONS_MAX - whole.0;
+        assert_eq!(regions_of(&mut Budget::of(used)), Ok(24));
+        assert_eq!(regions_of(&mut Budget::of(used - 1)), Err(Undecided::TooComplex));
+    }
+
+    #[test]
+    fn atoms_cover_every_address_once_up_to_both_ends() {
+        for family in Family::ALL {
+            let all = family.all();
+            let (first, last) = all.spans()[0];
+            for peers in [Set::span(first, first), Set::span(last, last), all.clone(), Set::empty()] {
+                let step = Step { verdict: Verdict::Accept, peers, services: Set::empty() };
+                let atoms = cut(family, &[step], &Set::empty());
+                assert_eq!((atoms[0].atom.first, atoms.last().unwrap().atom.last), (first, last));
+                let is_next = |pair: &[Open]| pair[0].atom.last + 1 == pair[1].atom.first;
+                assert!(atoms.windows(2).all(is_next));
+            }
+        }
+    }
+}

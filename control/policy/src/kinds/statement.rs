@@ -70,7 +70,7 @@ impl Statement {
         let is_whole = fields.finish();
         let from = from.and_then(|node| read_end(node, None, report));
         let own = from.as_ref().map(|from| &from.tenant);
-        let to = to.and_then(|node| read_end(node, own, report));
+        let to = to.and_then(|node| read_end(node, Some(own), report));
         let statement = Self { name, expect: expect?, from: from?, to: to?, services };
         statement.refuse_allow_between_tenants(report);
         // Without what could not be read, the statement would say something else.
@@ -92,13 +92,14 @@ impl Read for Expect {
     }
 }
 
-/// The tenant may be left out where there is a default.
-fn read_end(node: &Node, default: Option<&Spanned<Name>>, report: &mut Report) -> Option<End> {
+/// The tenant may be left out where there is a default, which may be one that could not be read.
+fn read_end(node: &Node, default: Option<Option<&Spanned<Name>>>, report: &mut Report) -> Option<End> {
     let mut fields = Fields::of(node, "an end of a statement", report)?;
     let tenant = match default {
-        Some(default) => {
-            fields.node("tenant").map_or(Some(default.clone()), |n| Read::read(n, fields.report))
-        }
+        Some(default) => match fields.node("tenant") {
+            Some(node) => Read::read(node, fields.report),
+            None => default.cloned(),
+        },
         None => fields.required("tenant"),
     };
     let ports = fields.node("ports");
