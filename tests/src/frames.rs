@@ -64,6 +64,15 @@ impl Ends {
         frame
     }
 
+    /// "Host unreachable" about a packet, all of it quoted.
+    pub fn unreachable(self, about: &[u8]) -> Vec<u8> {
+        let kind =
+            etherparse::Icmpv4Type::DestinationUnreachable(etherparse::icmpv4::DestUnreachableHeader::Host);
+        let mut frame = Vec::new();
+        self.ipv4(64).icmpv4(kind).write(&mut frame, &about[14..]).expect("a frame");
+        frame
+    }
+
     /// A RoCEv2 packet: RC SEND only to `qp`, with UDP source port `entropy`. The ICRC is not filled in.
     pub fn roce(self, entropy: u16, qp: u32, payload: &[u8]) -> Vec<u8> {
         self.udp((entropy, 4791), &send_only(qp, payload))

@@ -72,6 +72,13 @@ impl Ends6 {
         frame
     }
 
+    /// "Address unreachable" about a packet, all of it quoted.
+    pub fn unreachable(self, about: &[u8]) -> Vec<u8> {
+        let mut body = vec![0; 4];
+        body.extend_from_slice(&about[14..]);
+        self.icmpv6(1, 3, &body, 64)
+    }
+
     /// A neighbour solicitation for `target` with the sender's MAC as its option; to everybody.
     pub fn solicit(self, target: Ipv6Addr) -> Vec<u8> {
         let mut body = vec![0; 4];

@@ -37,7 +37,8 @@ struct Args {
 
 fn main() {
     let args = Args::parse();
-    let eal = Eal::builder().lcores([args.cpu]).no_pci().in_memory().init().unwrap_or_else(|error| fail(&error));
+    let eal =
+        Eal::builder().lcores([args.cpu]).no_pci().in_memory().init().unwrap_or_else(|error| fail(&error));
     if args.print_hz {
         return println!("{}", dpdk::tsc_hz(&eal));
     }
@@ -98,7 +99,8 @@ fn on_cpu_nanos() -> u64 {
 
 fn drops(ledger: &LedgerReader) -> Vec<(&'static str, u64)> {
     let count = |reason: &DropReason| {
-        let accounts = [Account::Port(PortId(0)), Account::Port(PortId(1)), Account::Tenant(program::TenantId(0))];
+        let accounts =
+            [Account::Port(PortId(0)), Account::Port(PortId(1)), Account::Tenant(program::TenantId(0))];
         (reason.name(), accounts.iter().map(|account| ledger.dropped(*account, *reason)).sum())
     };
     DropReason::ALL.iter().map(count).filter(|(_, count)| *count > 0).collect()

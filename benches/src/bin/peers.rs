@@ -41,8 +41,10 @@ fn run(args: &Args) -> Result<(), String> {
     println!("| flows | program | cycles per packet: median | min | max | above the source |");
     println!("|---|---|---|---|---|---|");
     for flows in [1, 1000] {
-        let capture = std::env::temp_dir().join(format!("floodway-bench-{}-{flows}.pcap", std::process::id()));
-        traffic::write_capture(&capture, flows, args.frame_len).map_err(|error| format!("{}: {error}", capture.display()))?;
+        let capture =
+            std::env::temp_dir().join(format!("floodway-bench-{}-{flows}.pcap", std::process::id()));
+        traffic::write_capture(&capture, flows, args.frame_len)
+            .map_err(|error| format!("{}: {error}", capture.display()))?;
         let result = measure(args, flows, &capture);
         let _ = std::fs::remove_file(&capture);
         result?;
@@ -98,8 +100,25 @@ fn run_testpmd(args: &Args, capture: &Path) -> Result<f64, String> {
     let limit = (args.seconds + 20).to_string();
     let mut child = Command::new("timeout")
         .args([&limit, "dpdk-testpmd"])
-        .args(["-l", &cpus, "--no-pci", "--in-memory", "--vdev", &source, "--vdev", "net_null0,no-rx=1", "--"])
-        .args(["--auto-start", "--forward-mode=io", "--no-mlockall", "--total-num-mbufs=32768", "--stats-period", "1"])
+        .args([
+            "-l",
+            &cpus,
+            "--no-pci",
+            "--in-memory",
+            "--vdev",
+            &source,
+            "--vdev",
+            "net_null0,no-rx=1",
+            "--",
+        ])
+        .args([
+            "--auto-start",
+            "--forward-mode=io",
+            "--no-mlockall",
+            "--total-num-mbufs=32768",
+            "--stats-period",
+            "1",
+        ])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -145,9 +164,8 @@ fn lcore_nanos(pid: u32) -> Option<u64> {
     let pid = children.split_whitespace().next()?;
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     let of = |name: &str| {
-        let is = |task: &PathBuf| {
-            std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.contains(name))
-        };
+        let is =
+            |task: &PathBuf| std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.contains(name));
         tasks.filter_map(Result::ok).map(|task| task.path()).find(is)
     };
     // DPDK 22.11 calls it rte-worker-1, later releases dpdk-worker1.

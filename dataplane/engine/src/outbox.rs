@@ -1,5 +1,6 @@
 //! Packets on their way out, gathered per port so that each port is sent whole bursts.
 
+use arrayvec::ArrayVec;
 use packet::{BURST, Backend, Burst, TxQueue};
 use program::{DropReason, PortId, TenantId};
 
@@ -19,7 +20,7 @@ struct Lane<B: Backend> {
     tx: B::Tx,
     burst: Burst<B::Buf>,
     /// Of each packet of the burst.
-    charges: Vec<Charge>,
+    charges: ArrayVec<Charge, BURST>,
 }
 
 /// Whom a packet is charged to besides the port: the tenant in whose tunnel it goes, by the inner frame's bytes.
@@ -59,7 +60,7 @@ impl<B: Backend> Outbox<B> {
         self.push_charged(port, buf, charge, ledger);
     }
 
-    #[inline]
+    #[inline(always)]
     fn push_charged(&mut self, port: PortId, buf: B::Buf, charge: Charge, ledger: &mut Ledger) {
         let Some(Some(lane)) = self.lanes.get_mut(usize::from(port.0)) else {
             ledger.dropped(charge.account(port), DropReason::TxFull);
@@ -94,7 +95,7 @@ impl Charge {
 
 impl<B: Backend> Lane<B> {
     fn new(tx: B::Tx) -> Self {
-        Self { tx, burst: Burst::new(), charges: Vec::with_capacity(BURST) }
+        Self { tx, burst: Burst::new(), charges: ArrayVec::new() }
     }
 
     fn flush(&mut self, port: PortId, ledger: &mut Ledger) {

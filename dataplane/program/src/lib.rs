@@ -5,12 +5,14 @@
 #![forbid(unsafe_code)]
 
 mod drops;
+mod flow;
 mod ids;
 mod report;
 mod rules;
 mod topology;
 
 pub use drops::DropReason;
+pub use flow::{Allowed, Flow, Ingress, Refused, Way};
 pub use ids::{Generation, PortId, RuleId, RuleListId, TenantId, Vni, VtepId};
 pub use report::{
     DropCount, FlowRecord, NeighbourReport, PortReport, Report, TenantReport, Traffic, WorkerReport,

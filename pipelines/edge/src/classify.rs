@@ -2,12 +2,12 @@
 
 use engine::{Account, Ledger, Tally};
 use packet::{Buf, Burst};
-use program::{DropReason, PortId, TenantId};
+use program::{DropReason, Ingress, PortId, TenantId};
 use tables::flow::FlowKey;
 use wire::checksum::{Check, verify_l4};
 use wire::{Flags, Fragment, L3, L4, Mac, Parsed, ecn, vxlan};
 
-use crate::key::{self, Ingress};
+use crate::key;
 use crate::lanes::Fate;
 use crate::tables::{PortView, Role, UplinkView};
 use crate::{Edge, Tables};
@@ -43,18 +43,17 @@ impl Edge {
     /// A packet from a tenant's host.
     #[inline]
     fn classify_host<B: Buf>(&mut self, view: &PortView, port: PortId, lane: usize, buf: &mut B) -> Fate {
-        let parsed = match wire::parse(buf.bytes()) {
-            Ok(parsed) if parsed.vlan.count() == 0 => parsed,
-            Ok(parsed) => match strip_priority_tag(buf, &parsed) {
-                Some(parsed) => parsed,
-                None => return Fate::Drop(DropReason::UnexpectedVlan),
-            },
-            Err(_) => return Fate::Drop(DropReason::Malformed),
-        };
+        let parsed = &mut self.lanes.parsed[lane];
+        if wire::parse_into(buf.bytes(), parsed).is_err() {
+            return Fate::Drop(DropReason::Malformed);
+        }
+        if parsed.vlan.count() != 0 && !strip_priority_tag(buf, parsed) {
+            return Fate::Drop(DropReason::UnexpectedVlan);
+        }
         if mac_at(buf.bytes(), 6) != view.mac {
             return Fate::Drop(DropReason::SpoofedMac);
         }
-        self.enter_tenant(lane, buf.bytes(), parsed, view.tenant, Ingress::Port(port))
+        self.enter_tenant(lane, buf.bytes(), view.tenant, Ingress::Port(port))
     }
 
     /// A packet from the uplink: a tunnel's end, or something for this box.
@@ -68,10 +67,10 @@ impl Edge {
         ledger: &mut Ledger,
     ) -> Fate {
         let Some(uplink) = &tables.uplink else { return Fate::Drop(DropReason::NoTenant) };
-        let outer = match wire::parse(buf.bytes()) {
-            Ok(outer) => outer,
-            Err(_) => return Fate::Drop(DropReason::Malformed),
-        };
+        let mut outer = Parsed::EMPTY;
+        if wire::parse_into(buf.bytes(), &mut outer).is_err() {
+            return Fate::Drop(DropReason::Malformed);
+        }
         if outer.l4 != L4::Udp || outer.dst_port != vxlan::PORT {
             self.lanes.parsed[lane] = outer;
             return classify_underlay(uplink, buf.bytes(), &outer);
@@ -86,15 +85,17 @@ impl Edge {
         let mut tally = Tally::default();
         tally.add(buf.bytes().len());
         ledger.received(self.lanes.account[lane], tally);
-        let inner = match wire::parse(buf.bytes()) {
-            Ok(inner) if inner.vlan.count() == 0 => inner,
-            Ok(_) => return Fate::Drop(DropReason::UnexpectedVlan),
-            Err(_) => return Fate::Drop(DropReason::Malformed),
-        };
-        if header.outer_tos & 3 != 0 && !ecn::apply_decap(buf.bytes_mut(), &inner, header.outer_tos) {
+        let inner = &mut self.lanes.parsed[lane];
+        if wire::parse_into(buf.bytes(), inner).is_err() {
+            return Fate::Drop(DropReason::Malformed);
+        }
+        if inner.vlan.count() != 0 {
+            return Fate::Drop(DropReason::UnexpectedVlan);
+        }
+        if header.outer_tos & 3 != 0 && !ecn::apply_decap(buf.bytes_mut(), inner, header.outer_tos) {
             return Fate::Drop(DropReason::IllegalEcn);
         }
-        self.enter_tenant(lane, buf.bytes(), inner, header.tenant, Ingress::Vtep(header.vtep))
+        self.enter_tenant(lane, buf.bytes(), header.tenant, Ingress::Vtep(header.vtep))
     }
 
     /// Checks the headers of a VXLAN packet, outermost first.
@@ -130,29 +131,20 @@ impl Edge {
         Ok(TunnelHeader { tenant, vtep, outer_tos, inner })
     }
 
-    /// Puts a packet into its tenant's lane: the same for both directions.
-    #[inline]
-    fn enter_tenant(
-        &mut self,
-        lane: usize,
-        frame: &[u8],
-        parsed: Parsed,
-        tenant: TenantId,
-        ingress: Ingress,
-    ) -> Fate {
-        self.lanes.parsed[lane] = parsed;
+    /// Puts a packet, which is parsed, into its tenant's lane: the same for both directions. Parser and key write to
+    /// the lane in place: a copy right behind small writes would wait for them.
+    #[inline(always)]
+    fn enter_tenant(&mut self, lane: usize, frame: &[u8], tenant: TenantId, ingress: Ingress) -> Fate {
+        let (parsed, key) = (&self.lanes.parsed[lane], &mut self.lanes.key[lane]);
         if !matches!(parsed.l3, L3::Ipv4 | L3::Ipv6) {
-            self.lanes.key[lane] = key::anonymous(tenant, ingress);
-            return if parsed.l3 == L3::Arp {
-                Fate::Special
-            } else {
-                Fate::Drop(DropReason::UnsupportedEtherType)
-            };
+            *key = key::anonymous(tenant, ingress);
+            let arp = parsed.l3 == L3::Arp;
+            return if arp { Fate::Special } else { Fate::Drop(DropReason::UnsupportedEtherType) };
         }
-        self.lanes.key[lane] = key::of(frame, &parsed, tenant, ingress);
-        let odd = is_source_routed(&parsed) | ((frame[0] | frame[6]) & 1 != 0);
+        key::read(key, frame, parsed, tenant, ingress);
+        let odd = is_source_routed(parsed) | ((frame[0] | frame[6]) & 1 != 0);
         if odd | matches!(parsed.l4, L4::Icmp | L4::Icmpv6) {
-            return classify_odd(frame, &parsed, &self.lanes.key[lane]);
+            return classify_odd(frame, parsed, key);
         }
         Fate::LookUp
     }
@@ -252,15 +244,15 @@ fn classify_underlay(uplink: &UplinkView, frame: &[u8], outer: &Parsed) -> Fate 
     }
 }
 
-/// Removes a priority tag (VID 0), which carries no VLAN (IEEE 802.1Q-2018, section 6.9.1); `None` for other tags.
+/// Removes a priority tag (VID 0), which carries no VLAN (IEEE 802.1Q-2018, section 6.9.1); false for other tags.
 #[cold]
-fn strip_priority_tag<B: Buf>(buf: &mut B, parsed: &Parsed) -> Option<Parsed> {
+fn strip_priority_tag<B: Buf>(buf: &mut B, parsed: &mut Parsed) -> bool {
     if !parsed.vlan.is_native() {
-        return None;
+        return false;
     }
     buf.bytes_mut().copy_within(0..12, wire::ethernet::TAG_LEN);
     buf.trim_front(wire::ethernet::TAG_LEN);
-    wire::parse(buf.bytes()).ok()
+    wire::parse_into(buf.bytes(), parsed).is_ok()
 }
 
 /// The MAC at that offset; the frame has been parsed, so that both MACs are there.

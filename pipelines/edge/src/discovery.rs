@@ -5,12 +5,10 @@ use std::net::IpAddr;
 
 use engine::Io;
 use packet::{Backend, Buf};
-use program::{DropReason, Place, Tenant};
+use program::{DropReason, Ingress, Place, Tenant};
 use wire::{Mac, build};
 
 use crate::classify::mac_at;
-use crate::decide;
-use crate::key::Ingress;
 use crate::nd::{self, Advert, Nd};
 use crate::{Edge, Tables};
 
@@ -117,13 +115,13 @@ fn is_genuine(tables: &Tables, tenant: &Tenant, ingress: Ingress, address: IpAdd
     match ingress {
         Ingress::Port(port) => {
             let own_mac = tables.port(port).is_some_and(|view| view.mac == mac);
-            own_mac && (decide::owns(&tables.program, port, address) || link_local)
+            own_mac && (tables.program.owns(port, address) || link_local)
         }
         Ingress::Vtep(vtep) if link_local => {
             tenant.endpoints.iter().any(|endpoint| endpoint.place == Place::Vtep(vtep) && endpoint.mac == mac)
         }
         Ingress::Vtep(_) => {
-            decide::is_behind(tenant, ingress, address)
+            tenant.is_behind(ingress, address)
                 && tenant.locate(address).is_some_and(|(_, owner)| owner == mac)
         }
     }
@@ -132,8 +130,8 @@ fn is_genuine(tables: &Tables, tenant: &Tenant, ingress: Ingress, address: IpAdd
 /// True for an address of the asking side itself: a gratuitous announcement, or a check for duplicates.
 fn is_own(tables: &Tables, tenant: &Tenant, ingress: Ingress, address: IpAddr) -> bool {
     match ingress {
-        Ingress::Port(port) => decide::owns(&tables.program, port, address),
-        Ingress::Vtep(_) => decide::is_behind(tenant, ingress, address),
+        Ingress::Port(port) => tables.program.owns(port, address),
+        Ingress::Vtep(_) => tenant.is_behind(ingress, address),
     }
 }
 

@@ -4,66 +4,98 @@
 use engine::Io;
 use packet::{Backend, Buf, Nanos};
 use program::{DropReason, DscpMode};
+use wire::build::IcmpError;
 use wire::{L3, Mac, Parsed};
 
 use crate::action::{Action, Target};
 use crate::classify::mac_at;
+use crate::tables::Tunnel;
 use crate::{Edge, Tables};
+
+/// What the way ahead asks of a packet.
+struct Way {
+    gateway_mac: Mac,
+    dst_mac: Mac,
+    /// Largest IP packet.
+    mtu: u16,
+}
 
 impl Edge {
     /// Sends a packet where its flow's action says.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn forward<B: Backend>(
         &mut self,
         tables: &Tables,
         lane: usize,
-        mut buf: B::Buf,
+        buf: B::Buf,
         action: Action,
         io: &mut Io<B>,
         now: Nanos,
     ) {
-        let parsed = self.lanes.parsed[lane];
-        let (gateway_mac, mtu) = match action.target() {
-            Target::Drop(reason) => return io.ledger.dropped(self.lanes.account[lane], reason),
-            Target::Port(port) => {
-                tables.port(port).map_or((Mac::default(), 0), |view| (view.gateway_mac, view.mtu))
+        let dst_mac = action.dst_mac;
+        match action.target() {
+            Target::Tunnel(index) => {
+                let Some(tunnel) = tables.tunnels.get(index as usize) else {
+                    return io.ledger.dropped(self.lanes.account[lane], DropReason::NoRoute);
+                };
+                let way = Way { gateway_mac: tunnel.gateway_mac, dst_mac, mtu: tunnel.mtu };
+                if let Some(buf) = self.make_ready(tables, lane, buf, &way, io, now) {
+                    self.encapsulate(tables, lane, buf, tunnel, action.entropy, io);
+                }
             }
-            Target::Tunnel(index) => tables
-                .tunnels
-                .get(index as usize)
-                .map_or((Mac::default(), 0), |tunnel| (tunnel.gateway_mac, tunnel.mtu)),
-        };
+            Target::Port(port) => {
+                let Some(view) = tables.port(port) else {
+                    return io.ledger.dropped(self.lanes.account[lane], DropReason::NoRoute);
+                };
+                let way = Way { gateway_mac: view.gateway_mac, dst_mac, mtu: view.mtu };
+                if let Some(buf) = self.make_ready(tables, lane, buf, &way, io, now) {
+                    io.outbox.push(port, buf, &mut io.ledger);
+                }
+            }
+            Target::Drop(reason) => io.ledger.dropped(self.lanes.account[lane], reason),
+        }
+    }
+
+    /// The packet as its receiver is to see it; `None` when it was dropped instead.
+    #[inline(always)]
+    fn make_ready<B: Backend>(
+        &mut self,
+        tables: &Tables,
+        lane: usize,
+        mut buf: B::Buf,
+        way: &Way,
+        io: &mut Io<B>,
+        now: Nanos,
+    ) -> Option<B::Buf> {
+        let parsed = &self.lanes.parsed[lane];
         // Padding behind the IP packet is the last wire's, not the packet's.
         buf.truncate(usize::from(parsed.end));
-        if parsed.end - parsed.l3_offset > mtu {
-            return self.refuse_too_big(tables, lane, buf, mtu, io, now);
+        if parsed.end - parsed.l3_offset > way.mtu {
+            self.refuse(tables, lane, buf, IcmpError::TooBig { mtu: way.mtu }, io, now);
+            return None;
         }
-        match hop(buf.bytes_mut(), &parsed, gateway_mac, action.dst_mac) {
-            Ok(()) => {}
-            Err(DropReason::TtlExpired) => return self.refuse_expired(tables, lane, buf, io, now),
-            Err(reason) => return io.ledger.dropped(self.lanes.account[lane], reason),
+        match hop(buf.bytes_mut(), parsed, way) {
+            Ok(()) => return Some(buf),
+            Err(DropReason::TtlExpired) => self.refuse(tables, lane, buf, IcmpError::TimeExceeded, io, now),
+            Err(reason) => io.ledger.dropped(self.lanes.account[lane], reason),
         }
-        match action.target() {
-            Target::Tunnel(index) => self.encapsulate(tables, lane, buf, index, action.entropy, io),
-            Target::Port(port) => io.outbox.push(port, buf, &mut io.ledger),
-            Target::Drop(_) => {}
-        }
+        None
     }
 
     /// Puts an inner frame that is ready to leave into its tunnel and on the uplink. The lane's `parsed` says where
     /// its TOS is.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn encapsulate<B: Backend>(
         &mut self,
         tables: &Tables,
         lane: usize,
         mut buf: B::Buf,
-        index: u32,
+        tunnel: &Tunnel,
         entropy: u16,
         io: &mut Io<B>,
     ) {
         let account = self.lanes.account[lane];
-        let (Some(tunnel), Some(uplink)) = (tables.tunnels.get(index as usize), &tables.uplink) else {
+        let Some(uplink) = &tables.uplink else {
             return io.ledger.dropped(account, DropReason::NoRoute);
         };
         let Some(next_hop) = self.next_hops.mac(tunnel.vtep) else {
@@ -74,10 +106,11 @@ impl Edge {
         if !buf.prepend(tunnel.template.len()) {
             return io.ledger.dropped(account, DropReason::NoBuffer);
         }
-        if !tunnel.template.stamp(buf.bytes_mut(), entropy, tos) {
+        let frame = buf.bytes_mut();
+        if !tunnel.template.stamp(frame, entropy, tos) {
             return io.ledger.dropped(account, DropReason::TooBig);
         }
-        buf.bytes_mut()[..6].copy_from_slice(&next_hop.0);
+        frame[..6].copy_from_slice(&next_hop.0);
         io.outbox.push_tunnelled(uplink.port, buf, tunnel.tenant, inner_len, &mut io.ledger);
     }
 }
@@ -94,17 +127,17 @@ fn outer_tos(inner: u8, dscp: DscpMode) -> u8 {
 /// One hop inside the tenant's network: bridged when the sender named the receiver's MAC, routed when it named the
 /// gateway's.
 #[inline]
-fn hop(frame: &mut [u8], parsed: &Parsed, gateway_mac: Mac, dst_mac: Mac) -> Result<(), DropReason> {
+fn hop(frame: &mut [u8], parsed: &Parsed, way: &Way) -> Result<(), DropReason> {
     let named = mac_at(frame, 0);
-    if named == gateway_mac {
+    if named == way.gateway_mac {
         if !decrement_ttl(frame, parsed) {
             return Err(DropReason::TtlExpired);
         }
-        frame[6..12].copy_from_slice(&gateway_mac.0);
-    } else if named != dst_mac {
+        frame[..6].copy_from_slice(&way.dst_mac.0);
+        frame[6..12].copy_from_slice(&way.gateway_mac.0);
+    } else if named != way.dst_mac {
         return Err(DropReason::UnknownDestinationMac);
     }
-    frame[..6].copy_from_slice(&dst_mac.0);
     Ok(())
 }
 

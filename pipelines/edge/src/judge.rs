@@ -9,7 +9,7 @@ use wire::L4;
 use crate::action::{Action, Target};
 use crate::decide::{self, decide};
 use crate::lanes::Fate;
-use crate::{Edge, Tables, key};
+use crate::{Edge, Tables};
 
 const TCP_FIN: u8 = 0x01;
 const TCP_SYN: u8 = 0x02;
@@ -48,7 +48,7 @@ impl Edge {
             Fate::LookUp => {
                 let known = self.lanes.candidate[lane]
                     .filter(|slot| self.flows.confirm(*slot, &self.lanes.key[lane]));
-                let action = match known.and_then(|slot| self.hit(tables, slot, lane, buf.bytes(), io, now)) {
+                let action = match known.and_then(|slot| self.hit(tables, slot, lane, buf.bytes(), now)) {
                     Some(action) => action,
                     None => match self.miss(tables, lane, buf.bytes(), io, now) {
                         Some(action) => action,
@@ -66,15 +66,7 @@ impl Edge {
     /// A packet of a known flow; `None` when the flow has been idle for too long, or when a new program says the
     /// opposite of what it remembers, which makes it a miss.
     #[inline]
-    fn hit<B: Backend>(
-        &mut self,
-        tables: &Tables,
-        slot: Slot,
-        lane: usize,
-        frame: &[u8],
-        io: &mut Io<B>,
-        now: Nanos,
-    ) -> Option<Action> {
+    fn hit(&mut self, tables: &Tables, slot: Slot, lane: usize, frame: &[u8], now: Nanos) -> Option<Action> {
         if !self.flows.touch(slot, now, frame.len() as u64) {
             return None;
         }
@@ -82,7 +74,7 @@ impl Edge {
         if action.generation != tables.generation() {
             action = self.decide_again(tables, slot, now)?;
         }
-        io.ledger.count(Gauge::Hits, 1);
+        self.hits += 1;
         let parsed = &self.lanes.parsed[lane];
         if parsed.l4 == L4::Tcp {
             let flags = tcp_flags(frame, parsed.l4_offset);
@@ -107,7 +99,7 @@ impl Edge {
     ) -> Option<Action> {
         let (key, hash) = (self.lanes.key[lane], self.lanes.hash[lane]);
         if let Some(slot) = self.flows.find(hash, &key)
-            && let Some(action) = self.hit(tables, slot, lane, frame, io, now)
+            && let Some(action) = self.hit(tables, slot, lane, frame, now)
         {
             // An earlier packet of this burst made the entry, or its tag hid behind another's.
             return Some(action);
@@ -116,7 +108,12 @@ impl Edge {
         if decide::is_for_gateway(tables, &key) {
             return None;
         }
-        let action = self.settle(tables, &key, now);
+        let mut action = self.settle(tables, &key, now);
+        let refused = matches!(action.target(), Target::Drop(_));
+        if !refused && self.answered(tables, &key, now).is_some() {
+            // An answer is one even if rules allow it as well: it does not open what it answers.
+            action = action.as_reply();
+        }
         let l4 = (self.lanes.parsed[lane].l4, self.lanes.parsed[lane].l4_offset);
         let timeout = first_timeout(l4.0, frame, l4.1);
         if !self.remember(tables, hash, &key, action, timeout, frame.len(), now) {
@@ -160,7 +157,7 @@ impl Edge {
 
     /// A flow that was refused while nobody had opened it the other way may now be an answer.
     fn forget_refused_reply(&mut self, tables: &Tables, key: &FlowKey) {
-        let Some(reply) = decide::opener(tables, key) else { return };
+        let Some(reply) = decide::reverse(tables, key) else { return };
         if let Some(slot) = self.flows.find(self.flows.hash(&reply), &reply)
             && self.flows.entry(slot).action.is_policy_drop()
         {
@@ -188,7 +185,7 @@ impl Edge {
             self.flows.remove(slot);
             return None;
         }
-        // Once a reply, always a reply: else an answer that rules allow too would keep a flow open that they close.
+        // Once a reply, always a reply: else it would keep a flow open that the program has closed.
         let action = if old.is_reply() { action.as_reply() } else { action };
         self.flows.entry_mut(slot).action = action;
         Some(action)
@@ -196,17 +193,14 @@ impl Edge {
 
     /// The program's word on a flow, or that of the flow which it answers.
     fn settle(&self, tables: &Tables, key: &FlowKey, now: Nanos) -> Action {
-        let opener = self.answered(tables, key, now);
         let refused = match decide(tables, key) {
-            Ok(allowed) if opener.is_some() => return allowed.action(tables, key).as_reply(),
             Ok(allowed) => return allowed.action(tables, key),
             Err(refused) => refused,
         };
         let by_policy = matches!(refused.reason, DropReason::PolicyDeny | DropReason::PolicyDefault);
+        let opener = if by_policy { self.answered(tables, key, now) } else { None };
         let reply = match opener {
-            Some(opener) if by_policy && decide(tables, &opener).is_ok() => {
-                decide::deliver_reply(tables, key).ok()
-            }
+            Some(opener) if decide(tables, &opener).is_ok() => decide::deliver_reply(tables, key).ok(),
             _ => None,
         };
         match reply {
@@ -217,8 +211,7 @@ impl Edge {
 
     /// The flow that this one is the other direction of, when that was opened first.
     fn answered(&self, tables: &Tables, key: &FlowKey, now: Nanos) -> Option<FlowKey> {
-        let opener = if key::is_echo_request(key) { None } else { decide::opener(tables, key) };
-        opener.filter(|opener| self.was_opened(opener, now))
+        decide::opener(tables, key).filter(|opener| self.was_opened(opener, now))
     }
 
     /// True when that flow has been opened by its own side and the program still allows it.

@@ -7,7 +7,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use program::{PortId, Service, TenantId, VtepId};
+use program::{Flow, Ingress, PortId, Service, TenantId, VtepId};
 use tables::flow::FlowKey;
 use wire::{Fragment, L3, L4, Parsed};
 
@@ -28,52 +28,54 @@ const SCTP: u8 = 132;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 
-/// Where a packet came in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ingress {
-    /// A tenant's port.
-    Port(PortId),
-    /// A tunnel from that endpoint.
-    Vtep(VtepId),
+/// Reads the key of an IP packet into `key`; `frame` and `parsed` belong together. The caller has made sure that it is
+/// IP.
+#[inline(always)]
+pub fn read(key: &mut FlowKey, frame: &[u8], parsed: &Parsed, tenant: TenantId, ingress: Ingress) {
+    let l3 = usize::from(parsed.l3_offset);
+    let mut kind = 0;
+    if parsed.l3 == L3::Ipv4 {
+        // An address is a whole word of four bytes and zeros behind it: no partial writes.
+        (key.src, key.dst) = (widened(frame, l3 + 12), widened(frame, l3 + 16));
+    } else if let Some(addresses) = frame.get(l3 + 8..l3 + 40) {
+        key.src.copy_from_slice(&addresses[..16]);
+        key.dst.copy_from_slice(&addresses[16..]);
+        kind |= IPV6;
+    }
+    key.ingress = match ingress {
+        Ingress::Port(port) => port.0,
+        Ingress::Vtep(vtep) => {
+            kind |= FABRIC;
+            vtep.0
+        }
+    };
+    // Branches, not a jump table: the first is nearly always taken.
+    key.l4 = if matches!(parsed.l4, L4::Tcp | L4::Udp | L4::Sctp) {
+        u32::from(parsed.src_port) << 16 | u32::from(parsed.dst_port)
+    } else if parsed.l4 == L4::Roce {
+        kind |= ROCE;
+        parsed.dest_qp
+    } else if matches!(parsed.l4, L4::Icmp | L4::Icmpv6) {
+        icmp_identity(frame, usize::from(parsed.l4_offset))
+    } else {
+        0
+    };
+    kind |= match parsed.fragment {
+        Fragment::None => 0,
+        Fragment::First => FRAGMENT,
+        Fragment::Later => FRAGMENT | LATER,
+    };
+    key.tenant = tenant.0;
+    (key.protocol, key.kind, key.zero) = (parsed.protocol, kind, [0; 6]);
 }
 
-/// Reads the key of an IP packet; `frame` and `parsed` belong together. The caller has made sure that it is IP.
-#[inline]
-pub fn of(frame: &[u8], parsed: &Parsed, tenant: TenantId, ingress: Ingress) -> FlowKey {
-    let mut key = FlowKey { tenant: tenant.0, protocol: parsed.protocol, ..FlowKey::default() };
-    let l3 = usize::from(parsed.l3_offset);
-    if parsed.l3 == L3::Ipv4 {
-        key.src[..4].copy_from_slice(&frame[l3 + 12..l3 + 16]);
-        key.dst[..4].copy_from_slice(&frame[l3 + 16..l3 + 20]);
-    } else {
-        key.src.copy_from_slice(&frame[l3 + 8..l3 + 24]);
-        key.dst.copy_from_slice(&frame[l3 + 24..l3 + 40]);
-        key.kind |= IPV6;
-    }
-    match ingress {
-        Ingress::Port(port) => key.ingress = port.0,
-        Ingress::Vtep(vtep) => {
-            key.ingress = vtep.0;
-            key.kind |= FABRIC;
-        }
-    }
-    match parsed.l4 {
-        L4::Tcp | L4::Udp | L4::Sctp => {
-            key.l4 = u32::from(parsed.src_port) << 16 | u32::from(parsed.dst_port)
-        }
-        L4::Roce => {
-            key.l4 = parsed.dest_qp;
-            key.kind |= ROCE;
-        }
-        L4::Icmp | L4::Icmpv6 => key.l4 = icmp_identity(frame, usize::from(parsed.l4_offset)),
-        L4::None | L4::Unknown => {}
-    }
-    match parsed.fragment {
-        Fragment::None => {}
-        Fragment::First => key.kind |= FRAGMENT,
-        Fragment::Later => key.kind |= FRAGMENT | LATER,
-    }
-    key
+/// The four bytes at `at` and twelve zeros.
+#[inline(always)]
+fn widened(frame: &[u8], at: usize) -> [u8; 16] {
+    let address = frame.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes);
+    let mut bytes = [0; 16];
+    bytes[..4].copy_from_slice(&address.to_ne_bytes());
+    bytes
 }
 
 /// Identifier, type and code; the identifier is zero for messages that are no echo.
@@ -116,6 +118,18 @@ fn address(key: &FlowKey, bytes: &[u8; 16]) -> IpAddr {
 /// TCP, UDP or SCTP source port; zero for others.
 pub fn src_port(key: &FlowKey) -> u16 {
     if matches!(key.protocol, TCP | UDP | SCTP) && key.kind & ROCE == 0 { (key.l4 >> 16) as u16 } else { 0 }
+}
+
+/// What the program judges.
+pub fn flow(key: &FlowKey) -> Flow {
+    Flow {
+        tenant: TenantId(key.tenant),
+        ingress: ingress(key),
+        src: src(key),
+        dst: dst(key),
+        service: service(key),
+        src_port: src_port(key),
+    }
 }
 
 /// What rules look at.

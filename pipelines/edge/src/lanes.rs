@@ -2,12 +2,12 @@
 
 use engine::Account;
 use packet::BURST;
-use program::{DropReason, PortId, TenantId};
+use program::{DropReason, Ingress, PortId, TenantId};
 use tables::flow::{FlowHash, FlowKey, Slot};
-use wire::{Flags, Fragment, L3, L4, Parsed};
+use wire::Parsed;
 
 use crate::Edge;
-use crate::key::{self, Ingress};
+use crate::key;
 
 /// What the first pass made of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,7 +42,7 @@ impl Lanes {
         Self {
             port: PortId(0),
             fate: [Fate::LookUp; BURST],
-            parsed: [NOT_PARSED; BURST],
+            parsed: [Parsed::EMPTY; BURST],
             key: [FlowKey::default(); BURST],
             account: [Account::Port(PortId(0)); BURST],
             hash: [FlowHash::default(); BURST],
@@ -75,19 +75,3 @@ impl Edge {
         }
     }
 }
-
-const NOT_PARSED: Parsed = Parsed {
-    dest_qp: 0,
-    vlan: wire::ethernet::Vlan::NONE,
-    ether_type: 0,
-    l3_offset: 0,
-    l4_offset: 0,
-    end: 0,
-    src_port: 0,
-    dst_port: 0,
-    flags: Flags::NONE,
-    protocol: 0,
-    l3: L3::Other,
-    l4: L4::None,
-    fragment: Fragment::None,
-};

@@ -34,7 +34,7 @@ use program::{PortId, TenantId, limit};
 use quiescent::cell::SharedWords;
 
 pub use action::{Action, Target};
-pub use decide::{Allowed, Refused, decide};
+pub use decide::{Allowed, decide};
 pub use next_hops::mac_of_word;
 pub use record::Record;
 pub use tables::{BuildError, Facts, Tables};
@@ -70,6 +70,8 @@ pub struct Edge {
     lanes: Box<Lanes>,
     next_hops: NextHops,
     icmp_errors: Vec<RateLimit>,
+    /// Hits of the burst in hand, counted in one go.
+    hits: u64,
 }
 
 impl Edge {
@@ -81,6 +83,7 @@ impl Edge {
             lanes: Box::new(Lanes::new()),
             next_hops: NextHops::new(board),
             icmp_errors: vec![RateLimit::new(ICMP_ERRORS_PER_SECOND, ICMP_ERROR_BURST); limit::TENANTS],
+            hits: 0,
         }
     }
 
@@ -117,6 +120,7 @@ impl<B: Backend> Pipeline<B> for Edge {
         for (lane, buf) in bufs.into_iter().enumerate() {
             self.judge(tables, lane, buf, io, now);
         }
+        io.ledger.count(Gauge::Hits, core::mem::take(&mut self.hits));
     }
 
     fn tick(&mut self, tables: &Tables, io: &mut Io<B>, now: Nanos) -> Nanos {

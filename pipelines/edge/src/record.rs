@@ -1,12 +1,12 @@
 //! Flow entries as they are listed: raw in the worker, named by whoever asked.
 
-use program::{DropReason, FlowRecord, Place, TenantId};
+use program::{DropReason, FlowRecord, Ingress, Place, TenantId};
 use tables::flow::{FlowKey, FlowTable, Slot};
 
 use crate::Tables;
 use crate::action::{Action, Target};
 use crate::decide::{decide, opener};
-use crate::key::{self, Ingress};
+use crate::key;
 
 /// One flow entry, copied out.
 #[derive(Clone, Copy, Debug)]

@@ -21,6 +21,7 @@ pub struct Facts {
 pub struct Tables {
     /// What it was built from; reports and explanations read it.
     pub program: Arc<Program>,
+    generation: Generation,
     pub(crate) ports: Vec<PortView>,
     pub(crate) uplink: Option<UplinkView>,
     pub(crate) tunnels: Vec<Tunnel>,
@@ -120,6 +121,7 @@ impl Tables {
             tunnel_of: HashMap::default(),
             vnis: program.tenants.iter().flatten().map(|tenant| (tenant.vni.0, tenant.id)).collect(),
             vteps: vtep_ids(&program),
+            generation: program.generation,
             program: program.clone(),
         };
         for tenant in program.tenants.iter().flatten() {
@@ -139,13 +141,14 @@ impl Tables {
             tunnel_of: HashMap::default(),
             vnis: HashMap::default(),
             vteps: HashMap::default(),
+            generation: program.generation,
             program,
         }
     }
 
     /// The generation that entries are stamped with.
     pub fn generation(&self) -> Generation {
-        self.program.generation
+        self.generation
     }
 
     pub(crate) fn port(&self, id: PortId) -> Option<&PortView> {

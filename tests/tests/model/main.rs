@@ -9,7 +9,7 @@ use program::DropReason;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError};
 use scenarios::frames::{Ends, tunnel, untunnel};
-use scenarios::frames6::{Ends6, tunnel6, untunnel6};
+use scenarios::frames6::{Ends6, extend, tunnel6, untunnel6};
 use scenarios::rig::{Rig, port_mac as device_mac};
 use wire::Mac;
 
@@ -49,6 +49,10 @@ impl Stage {
                 None => Ok(()),
             },
             Step::Answer(index) => match self.earlier(*index).and_then(|packet| self.answer(&packet)) {
+                Some(packet) => self.send(packet),
+                None => Ok(()),
+            },
+            Step::Error(index, from, ends) => match self.error(*index, *from, *ends) {
                 Some(packet) => self.send(packet),
                 None => Ok(()),
             },
@@ -104,17 +108,43 @@ impl Stage {
             What::Tcp(src, dst) => What::Tcp(dst, src),
             What::Udp(src, dst) => What::Udp(dst, src),
             What::Echo(id, request) => What::Echo(id, !request),
-            roce => roce,
+            What::First(src, dst) => What::First(dst, src),
+            What::Error(_) => return None,
+            other => other,
         };
         let (src, dst) = (packet.dst, packet.src);
         Some(Packet { entry, vni_of: tenant, src, dst, what, spoofed_mac: false, last_hop: false, ..*packet })
+    }
+
+    /// An ICMP error about an earlier packet; `None` when that is one itself or there is none.
+    fn error(&self, index: usize, from: usize, ends: Option<(Addr, Addr)>) -> Option<Packet> {
+        let quoted = self.earlier(index)?;
+        let number = index % self.sent.len();
+        let vni_of = Oracle::tenant(&self.program, &quoted).ok()?;
+        let tenant = &self.program.tenants[vni_of];
+        let entry = tenant.locate(quoted.dst)?;
+        let there = (1..=world::HOSTS).map(Addr::Host).filter(|addr| tenant.locate(*addr) == Some(entry));
+        let there: Vec<Addr> = there.collect();
+        let honest = (there.get(from % there.len().max(1)).copied().unwrap_or(quoted.dst), quoted.src);
+        let (src, dst) = ends.unwrap_or(honest);
+        let what = match quoted.what {
+            What::Error(_) => return None,
+            // The quote says of no fragment whose it is.
+            What::First(..) | What::Later => return None,
+            _ => What::Error(number),
+        };
+        let dst_mac = DstMac::Right;
+        Some(Packet { entry, vni_of, src, dst, what, dst_mac, spoofed_mac: false, last_hop: false, ..quoted })
     }
 
     /// Sends a packet and compares its fate with the oracle's word.
     fn send(&mut self, packet: Packet) -> Result<(), TestCaseError> {
         self.sent.push(packet);
         let (inner, drops) = (self.frame(&packet), self.rig.drops());
-        let fate = self.oracle.judge(&self.program, &packet);
+        let fate = match packet.what {
+            What::Error(number) => self.oracle.judge_error(&self.program, &packet, &self.sent[number]),
+            _ => self.oracle.judge(&self.program, &packet),
+        };
         let seen = self.pass(&packet, &wrap(&packet, &inner));
         let counted = risen(&drops, &self.rig.drops());
         self.check_strangers(&packet, &seen)?;
@@ -214,6 +244,10 @@ impl Stage {
 
     /// The (inner) frame of a packet.
     fn frame(&self, packet: &Packet) -> Vec<u8> {
+        let quoted = match packet.what {
+            What::Error(number) => self.frame(&self.sent[number]),
+            _ => Vec::new(),
+        };
         let index = Oracle::tenant(&self.program, packet).unwrap_or(0);
         let tenant = &self.program.tenants[index];
         let nobody = Mac([2, 0x66, 0, 0, 0, 0x66]);
@@ -229,11 +263,12 @@ impl Stage {
         };
         let mut frame = if packet.six {
             let (src, dst) = (Ipv6Addr::from(world::v6(packet.src)), Ipv6Addr::from(world::v6(packet.dst)));
-            frame6(Ends6 { src_mac, dst_mac, src, dst }, packet.what)
+            frame6(Ends6 { src_mac, dst_mac, src, dst }, packet.what, &quoted)
         } else {
             frame4(
                 Ends { src_mac, dst_mac, src: world::v4(packet.src), dst: world::v4(packet.dst) },
                 packet.what,
+                &quoted,
             )
         };
         if packet.last_hop {
@@ -246,23 +281,36 @@ impl Stage {
     }
 }
 
-fn frame4(ends: Ends, what: What) -> Vec<u8> {
+fn frame4(ends: Ends, what: What, quoted: &[u8]) -> Vec<u8> {
     match what {
         What::Tcp(src, dst) => ends.tcp((src, dst), "A", b"data"),
         What::Udp(src, dst) => ends.udp((src, dst), b"data"),
         What::Roce { qp, entropy } => ends.roce(entropy, qp, b"payload8"),
         What::Echo(id, true) => ends.ping(id, 1, 64),
         What::Echo(id, false) => ends.pong(id, 1),
+        What::First(src, dst) => cut4(ends.udp((src, dst), b"8 bytes."), 0x2000),
+        What::Later => cut4(ends.udp((1, 2), b"8 bytes."), 2),
+        What::Error(_) => ends.unreachable(quoted),
     }
 }
 
-fn frame6(ends: Ends6, what: What) -> Vec<u8> {
+/// Makes an IPv4 frame a fragment, by the field's value.
+fn cut4(mut frame: Vec<u8>, field: u16) -> Vec<u8> {
+    frame[20..22].copy_from_slice(&field.to_be_bytes());
+    assert!(wire::checksum::fill_ipv4_header(&mut frame[14..]));
+    frame
+}
+
+fn frame6(ends: Ends6, what: What, quoted: &[u8]) -> Vec<u8> {
     match what {
         What::Tcp(src, dst) => ends.syn((src, dst)),
         What::Udp(src, dst) => ends.udp((src, dst), b"data"),
         What::Roce { qp, entropy } => ends.roce(entropy, qp, b"payload8"),
         What::Echo(id, true) => ends.ping(id, 1, 64),
         What::Echo(id, false) => ends.pong(id, 1),
+        What::First(src, dst) => extend(&ends.udp((src, dst), b"8 bytes."), 44, &[17, 0, 0, 1, 0, 0, 0, 9]),
+        What::Later => extend(&ends.udp((1, 2), b"8 bytes."), 44, &[17, 0, 0, 16, 0, 0, 0, 9]),
+        What::Error(_) => ends.unreachable(quoted),
     }
 }
 
@@ -339,6 +387,7 @@ fn play_blindly(program: &Program, steps: &[Step], bursts: bool) -> (Vec<Seen>, 
             Step::Send(packet, own) => Some(stage.sourced(*packet, *own)),
             Step::Again(index) => stage.earlier(*index),
             Step::Answer(index) => stage.earlier(*index).and_then(|packet| stage.answer(&packet)),
+            Step::Error(index, from, ends) => stage.error(*index, *from, *ends),
             _ => None,
         };
         let device = |packet: &Packet| if let Place::Port(port) = packet.entry { Some(port) } else { None };
@@ -389,9 +438,15 @@ fn the_stories_reach_what_they_are_about() {
         hits += stage.rig.ledger.gauge(engine::Gauge::Hits);
     }
     assert!(forwarded > 400 && hits > 200, "{forwarded} forwarded, {hits} hits");
-    for reason in
-        ["policy-deny", "policy-default", "spoofed-address", "spoofed-mac", "no-route", "ttl-expired"]
-    {
+    for reason in [
+        "policy-deny",
+        "policy-default",
+        "spoofed-address",
+        "spoofed-mac",
+        "no-route",
+        "ttl-expired",
+        "unrelated-icmp-error",
+    ] {
         assert!(reasons.contains(reason), "{reason} in {reasons:?}");
     }
 }

@@ -74,6 +74,37 @@ impl Oracle {
         }
     }
 
+    /// Judges an ICMP error about `quoted`: it passes when that is of an open flow of the same tenant, went to where the
+    /// error comes from, and came from whom it is for.
+    pub fn judge_error(&self, program: &Program, error: &Packet, quoted: &Packet) -> Fate {
+        let index = match Self::tenant(program, error) {
+            Ok(index) => index,
+            Err(reason) => return Fate::Dropped(reason),
+        };
+        let tenant = &program.tenants[index];
+        if error.src == error.dst {
+            return Fate::Dropped(DropReason::Martian);
+        }
+        if tenant.locate(error.src) != Some(error.entry) {
+            return Fate::Dropped(DropReason::SpoofedAddress);
+        }
+        let Some(place) = tenant.locate(error.dst) else { return Fate::Dropped(DropReason::NoRoute) };
+        let transit = matches!((error.entry, place), (Place::Vtep(_), Place::Vtep(_)));
+        if transit || error.entry == place {
+            return Fate::Dropped(DropReason::NoRoute);
+        }
+        let sender = tenant.locate(quoted.src).map(|ingress| Flow {
+            ingress,
+            six: error.six,
+            ..identity(index, quoted)
+        });
+        let open = |flow: &Flow| self.flows.get(flow) == Some(&Role::Opener) && allowed(tenant, flow).is_ok();
+        let is_open = sender
+            .is_some_and(|flow| open(&flow) || reverse(tenant, &flow).is_some_and(|opener| open(&opener)));
+        let related = is_open && quoted.src == error.dst && tenant.locate(quoted.dst) == Some(error.entry);
+        if related { Fate::Forwarded(place) } else { Fate::Dropped(DropReason::UnrelatedIcmpError) }
+    }
+
     fn gateway(tenant: &Tenant, packet: &Packet) -> Fate {
         if tenant.locate(packet.src) != Some(packet.entry) || !matches!(packet.src, Addr::Host(_)) {
             return Fate::Dropped(DropReason::SpoofedAddress);
@@ -124,7 +155,10 @@ fn reverse(tenant: &Tenant, flow: &Flow) -> Option<Flow> {
         What::Tcp(src, dst) => What::Tcp(dst, src),
         What::Udp(src, dst) => What::Udp(dst, src),
         What::Echo(id, false) => What::Echo(id, true),
-        What::Echo(_, true) | What::Roce { .. } => return None,
+        // Of fragments only the receiver can put together what they answer.
+        What::Echo(_, true) | What::Roce { .. } | What::First(..) | What::Later | What::Error(_) => {
+            return None;
+        }
     };
     Some(Flow { ingress: tenant.locate(flow.dst)?, src: flow.dst, dst: flow.src, what, ..*flow })
 }
@@ -139,14 +173,16 @@ fn allowed(tenant: &Tenant, flow: &Flow) -> Result<(), DropReason> {
         return Err(DropReason::SpoofedAddress);
     }
     let to = tenant.locate(flow.dst).ok_or(DropReason::NoRoute)?;
+    // Whether there is a way at all comes before any rule.
+    if flow.ingress == to || matches!((flow.ingress, to), (Place::Vtep(_), Place::Vtep(_))) {
+        return Err(DropReason::NoRoute);
+    }
     if let Place::Port(from) = flow.ingress {
         ask(tenant, from, &tenant.egress, flow, flow.dst)?;
     }
-    match (flow.ingress, to) {
-        (Place::Vtep(_), Place::Vtep(_)) => Err(DropReason::NoRoute),
-        (from, to) if from == to => Err(DropReason::NoRoute),
-        (_, Place::Port(port)) => ask(tenant, port, &tenant.ingress, flow, flow.src),
-        (_, Place::Vtep(_)) => Ok(()),
+    match to {
+        Place::Port(port) => ask(tenant, port, &tenant.ingress, flow, flow.src),
+        Place::Vtep(_) => Ok(()),
     }
 }
 
@@ -156,7 +192,7 @@ fn ask(tenant: &Tenant, port: usize, rules: &[Rule], flow: &Flow, peer: Addr) ->
     let rule = rules
         .iter()
         .chain(more)
-        .find(|rule| matches_peer(rule.peer, flow.six, peer) && matches_service(rule.service, flow.what));
+        .find(|rule| matches_peer(rule.peer, flow.six, peer) && matches_service(rule, flow.what));
     match rule {
         Some(rule) if rule.accept => Ok(()),
         Some(_) => Err(DropReason::PolicyDeny),
@@ -175,8 +211,12 @@ fn matches_peer(peer: Peer, six: bool, addr: Addr) -> bool {
     }
 }
 
-fn matches_service(service: Service, what: What) -> bool {
-    match (service, what) {
+/// A later fragment has no ports: it passes no rule that asks for some, and no rule that denies some lets it by.
+fn matches_service(rule: &Rule, what: What) -> bool {
+    match (rule.service, what) {
+        (Service::Udp(..) | Service::Roce(..), What::Later) => !rule.accept,
+        (Service::AllUdp, What::First(..) | What::Later) => true,
+        (Service::Udp(first, last), What::First(_, dst)) => (first..=last).contains(&dst),
         (Service::Any, _) | (Service::Echo(None), What::Echo(..)) => true,
         (Service::Tcp(first, last), What::Tcp(_, dst)) | (Service::Udp(first, last), What::Udp(_, dst)) => {
             (first..=last).contains(&dst)

@@ -90,6 +90,12 @@ pub enum What {
     },
     /// Echo with an identifier: request, or reply.
     Echo(u16, bool),
+    /// The first fragment of a UDP datagram.
+    First(u16, u16),
+    /// Any other fragment of one.
+    Later,
+    /// An ICMP error that quotes what an earlier packet of the story was, by its number.
+    Error(usize),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -123,6 +129,9 @@ pub enum Step {
     Send(Packet, Option<(usize, usize)>),
     /// An answer to the nth packet sent so far, from where its receiver is now.
     Answer(usize),
+    /// An ICMP error about the nth packet: from the nth host where that went, and to its sender, or from and to
+    /// anybody.
+    Error(usize, usize, Option<(Addr, Addr)>),
     /// The nth packet once more.
     Again(usize),
     /// The nth packet, cut.
@@ -401,6 +410,7 @@ fn packet(tenants: usize) -> impl Strategy<Value = Packet> {
         (1_u16..4, 1_u16..5).prop_map(|(src, dst)| What::Udp(src, dst)),
         (0_u32..4, 50_000_u16..50_004).prop_map(|(qp, entropy)| What::Roce { qp, entropy }),
         (0_u16..2, any::<bool>()).prop_map(|(id, request)| What::Echo(id, request)),
+        prop_oneof![(1_u16..4, 1_u16..5).prop_map(|(src, dst)| What::First(src, dst)), Just(What::Later)],
     ];
     let dst_mac = prop_oneof![6 => Just(DstMac::Right), 3 => Just(DstMac::Gateway), 1 => Just(DstMac::Wrong)];
     let vni_of = prop_oneof![12 => 0..tenants, 1 => Just(tenants)];
@@ -427,6 +437,8 @@ pub fn story() -> impl Strategy<Value = (Program, Vec<Step>)> {
             10 => (packet(tenants), own).prop_map(|(packet, own)| Step::Send(packet, own)),
             8 => (0_usize..1000).prop_map(Step::Answer),
             5 => (0_usize..1000).prop_map(Step::Again),
+            3 => (0_usize..1000, 0_usize..6, prop::option::weighted(0.3, (addr(), addr())))
+                .prop_map(|(index, from, ends)| Step::Error(index, from, ends)),
             1 => (0_usize..1000, 0_usize..90).prop_map(|(index, len)| Step::Cut(index, len)),
             1 => program(tenants).prop_map(Step::Swap),
             2 => (0..tenants, 0_usize..3, 0_usize..5).prop_map(|(a, b, c)| Step::Edit(a, b, c)),
