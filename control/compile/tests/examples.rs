@@ -112,11 +112,11 @@ fn kubernetes_says_what_its_policies_say() {
         (decision.verdict == Verdict::Accept, decision.rule.map(|rule| program.origin(rule)))
     };
     let said = |is_accepted, origin: &str| (is_accepted, Some(origin.to_owned()));
-    assert_eq!(ask(web.ingress, "8.8.8.8", Service::Tcp(8080)), said(true, "network-policies.yaml:21"));
+    assert_eq!(ask(web.ingress, "8.8.8.8", Service::Tcp(8080)), said(true, "network-policies.yaml:20"));
     assert_eq!(ask(web.ingress, "8.8.8.8", Service::Tcp(80)), said(false, "network-policies.yaml:5"));
-    assert_eq!(ask(db.ingress, "10.3.0.10", Service::Tcp(5432)), said(true, "network-policies.yaml:33"));
-    assert_eq!(ask(db.ingress, "8.8.8.8", Service::Tcp(5432)), said(false, "network-policies.yaml:5"));
+    assert_eq!(ask(db.ingress, "10.3.0.10", Service::Tcp(5432)), said(true, "network-policies.yaml:32"));
+    assert_eq!(ask(db.ingress, "8.8.8.8", Service::Tcp(5432)), said(false, "network-policies.yaml:26"));
     assert_eq!(ask(db.ingress, "10.3.0.20", Service::Tcp(9100)), said(true, "operator.yaml:12"));
-    assert_eq!(ask(db.egress, "8.8.8.8", Service::Tcp(25)), said(false, "operator.yaml:36"));
-    assert_eq!(ask(db.egress, "8.8.8.8", Service::Tcp(443)), said(true, "network-policies.yaml:5"));
+    assert_eq!(ask(db.egress, "8.8.8.8", Service::Tcp(25)), said(false, "operator.yaml:34"));
+    assert_eq!(ask(db.egress, "8.8.8.8", Service::Tcp(443)), said(true, "network-policies.yaml:26"));
 }
