@@ -18,7 +18,7 @@ pub use report::{
     DropCount, FlowRecord, NeighbourReport, PortReport, Report, TenantReport, Traffic, WorkerReport,
 };
 pub use rules::{
-    Decision, Origin, PeerBlock, PortRange, QpRange, Rule, Service, ServiceMatch, Tier, Verdict,
+    Decision, Mismatch, Origin, PeerBlock, PortRange, QpRange, Rule, Service, ServiceMatch, Tier, Verdict,
 };
 pub use topology::{Device, DscpMode, Endpoint, Place, Port, Route, Tenant, Uplink, Vtep};
 
@@ -80,38 +80,13 @@ impl Program {
         self.devices.get(usize::from(id.0)).map_or("?", |device| &device.name)
     }
 
-    /// First rule of `list` that matches; one that passes on leads to the rules of the next tiers, and the default at
-    /// the end is to deny.
-    ///
-    /// A later fragment may or may not be what a rule with ports passes on. Then both ways are asked, and it is accepted
-    /// only when both accept: what passes as a fragment would pass whole, whatever its ports.
+    /// What the rules of a list say: see [`Decision::among`].
     ///
     /// `peer` is the far side as the policy sees it: the destination for an egress list, the source for an
     /// ingress list.
     pub fn decide(&self, list: RuleListId, peer: std::net::IpAddr, service: Service) -> Decision {
-        let rules = self.rule_lists.get(list.0 as usize).map_or(&[][..], Vec::as_slice);
-        let mut left: Option<Tier> = None; // rules up to this tier are done
-        let mut perhaps_left: Option<Tier> = None; // a fragment may belong to what this tier has passed on
-        let mut accepted: Option<RuleId> = None; // by a tier that has perhaps been left before
-        for &id in rules {
-            let rule = &self.rules[id.0 as usize];
-            if left.is_some_and(|left| rule.tier <= left) || !rule.matches(peer, service) {
-                continue;
-            }
-            match rule.verdict {
-                Verdict::Deny => return Decision { verdict: Verdict::Deny, rule: Some(id) },
-                Verdict::Pass if rule.is_certain(service) => left = Some(rule.tier),
-                Verdict::Pass => perhaps_left = Some(rule.tier),
-                Verdict::Accept if perhaps_left == Some(rule.tier) => {
-                    accepted = accepted.or(Some(id));
-                    left = Some(rule.tier);
-                }
-                Verdict::Accept => {
-                    return Decision { verdict: Verdict::Accept, rule: accepted.or(Some(id)) };
-                }
-            }
-        }
-        Decision { verdict: Verdict::Deny, rule: None }
+        let ids = self.rule_lists.get(list.0 as usize).map_or(&[][..], Vec::as_slice);
+        Decision::among(ids.iter().map(|id| (*id, &self.rules[id.0 as usize])), peer, service)
     }
 
     /// `file:line` of a rule.

@@ -55,6 +55,39 @@ pub struct Decision {
     pub rule: Option<RuleId>,
 }
 
+impl Decision {
+    /// First of these rules, earlier tiers first, that matches; one that passes on leads to the rules of the next tiers,
+    /// and the default at the end is to deny.
+    ///
+    /// A later fragment may or may not be what a rule with ports passes on. Then both ways are asked, and it is accepted
+    /// only when both accept: what passes as a fragment would pass whole, whatever its ports.
+    pub fn among<'r>(
+        rules: impl IntoIterator<Item = (RuleId, &'r Rule)>,
+        peer: IpAddr,
+        service: Service,
+    ) -> Self {
+        let mut left: Option<Tier> = None; // rules up to this tier are done
+        let mut perhaps_left: Option<Tier> = None; // a fragment may belong to what this tier has passed on
+        let mut accepted: Option<RuleId> = None; // by a tier that has perhaps been left before
+        for (id, rule) in rules {
+            if left.is_some_and(|left| rule.tier <= left) || !rule.matches(peer, service) {
+                continue;
+            }
+            match rule.verdict {
+                Verdict::Deny => return Self { verdict: Verdict::Deny, rule: Some(id) },
+                Verdict::Pass if rule.is_certain(service) => left = Some(rule.tier),
+                Verdict::Pass => perhaps_left = Some(rule.tier),
+                Verdict::Accept if perhaps_left == Some(rule.tier) => {
+                    accepted = accepted.or(Some(id));
+                    left = Some(rule.tier);
+                }
+                Verdict::Accept => return Self { verdict: Verdict::Accept, rule: accepted.or(Some(id)) },
+            }
+        }
+        Self { verdict: Verdict::Deny, rule: None }
+    }
+}
+
 /// Where a rule was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Origin {
@@ -134,6 +167,25 @@ pub enum ServiceMatch {
     Protocol(u8),
 }
 
+/// The condition of a rule that a packet does not meet. Later ones come closer to a match.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Mismatch {
+    /// The far side is in none of the blocks.
+    Peer,
+    /// The far side is in a block, but in this exception of it.
+    Excepted(IpNet),
+    /// Another protocol.
+    Protocol,
+    /// Another destination port.
+    Port,
+    /// Another ICMP type or code.
+    IcmpType,
+    /// Another queue pair.
+    QueuePair,
+    /// A later fragment does not show what a rule that accepts asks for.
+    Fragment,
+}
+
 /// What of a packet's transport a rule looks at.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Service {
@@ -175,19 +227,41 @@ impl Rule {
     /// a fragment never passes a rule by leaving out what the rule looks at. Whether a rule that passes on really
     /// speaks of a fragment is [`Self::is_certain`].
     pub fn matches(&self, peer: IpAddr, service: Service) -> bool {
-        self.matches_peer(peer)
-            && (self.services.is_empty() || self.services.iter().any(|m| m.matches(service, self.verdict)))
+        self.mismatch(peer, service).is_none()
     }
 
     /// True when a match does not hang on ports, types or queue pairs that the packet does not show.
     pub fn is_certain(&self, service: Service) -> bool {
-        self.services.is_empty() || self.services.iter().any(|m| m.matches(service, Verdict::Accept))
+        let fits = |wanted: &ServiceMatch| wanted.mismatch(service, Verdict::Accept).is_none();
+        self.services.is_empty() || self.services.iter().any(fits)
     }
 
-    /// True when one of the blocks holds `peer`.
-    fn matches_peer(&self, peer: IpAddr) -> bool {
-        let Some(peers) = &self.peers else { return true };
-        peers.iter().any(|block| block.contains(peer))
+    /// Why the rule does not speak of such a packet; `None` when it does. The far side is looked at first; of several
+    /// services the one that comes closest tells.
+    #[inline]
+    pub fn mismatch(&self, peer: IpAddr, service: Service) -> Option<Mismatch> {
+        self.mismatch_of_peer(peer).or_else(|| self.mismatch_of_service(service))
+    }
+
+    fn mismatch_of_peer(&self, peer: IpAddr) -> Option<Mismatch> {
+        let peers = self.peers.as_ref()?;
+        if peers.iter().any(|block| block.contains(peer)) {
+            return None;
+        }
+        let excepted = |block: &PeerBlock| {
+            let except = block.except.iter().find(|except| except.contains(&peer));
+            except.filter(|_| block.net.contains(&peer)).copied()
+        };
+        Some(peers.iter().find_map(excepted).map_or(Mismatch::Peer, Mismatch::Excepted))
+    }
+
+    fn mismatch_of_service(&self, service: Service) -> Option<Mismatch> {
+        let mut closest = None;
+        for wanted in &self.services {
+            let mismatch = wanted.mismatch(service, self.verdict)?;
+            closest = closest.max(Some(mismatch));
+        }
+        closest
     }
 }
 
@@ -199,21 +273,26 @@ impl PeerBlock {
 }
 
 impl ServiceMatch {
-    fn matches(self, service: Service, verdict: Verdict) -> bool {
-        match (self, service) {
-            (Self::Tcp(range), Service::Tcp(port)) => range.contains(port),
-            (Self::Udp(range), Service::Udp(port)) => range.contains(port),
-            (Self::Udp(range), Service::Roce(_)) => range.contains(ROCE_PORT),
-            (Self::Sctp(range), Service::Sctp(port)) => range.contains(port),
-            (Self::Roce(range), Service::Roce(qp)) => range.first <= qp && qp <= range.last,
-            (Self::Icmp(kind, code), Service::Icmp(k, c)) => is_or_any(kind, k) && is_or_any(code, c),
-            (Self::Icmpv6(kind, code), Service::Icmpv6(k, c)) => is_or_any(kind, k) && is_or_any(code, c),
-            (Self::Protocol(protocol), any) => protocol == any.protocol(),
-            (partly, Service::Opaque(protocol)) => {
-                partly.protocol() == protocol && (verdict != Verdict::Accept || partly.is_whole_protocol())
+    fn mismatch(self, service: Service, verdict: Verdict) -> Option<Mismatch> {
+        let (holds, otherwise) = match (self, service) {
+            (Self::Tcp(range), Service::Tcp(port))
+            | (Self::Udp(range), Service::Udp(port))
+            | (Self::Sctp(range), Service::Sctp(port)) => (range.contains(port), Mismatch::Port),
+            (Self::Udp(range), Service::Roce(_)) => (range.contains(ROCE_PORT), Mismatch::Port),
+            (Self::Roce(range), Service::Roce(qp)) => {
+                (range.first <= qp && qp <= range.last, Mismatch::QueuePair)
             }
-            _ => false,
-        }
+            (Self::Icmp(kind, code), Service::Icmp(k, c))
+            | (Self::Icmpv6(kind, code), Service::Icmpv6(k, c)) => {
+                (is_or_any(kind, k) && is_or_any(code, c), Mismatch::IcmpType)
+            }
+            (Self::Protocol(protocol), any) => (protocol == any.protocol(), Mismatch::Protocol),
+            (partly, Service::Opaque(protocol)) if partly.protocol() == protocol => {
+                (verdict != Verdict::Accept || partly.is_whole_protocol(), Mismatch::Fragment)
+            }
+            _ => (false, Mismatch::Protocol),
+        };
+        if holds { None } else { Some(otherwise) }
     }
 
     const fn protocol(self) -> u8 {
