@@ -75,7 +75,7 @@ from     red0
 packet   10.1.0.10 > 10.1.0.20, tcp 7 > 80
 to       fabric (MAC 02:00:00:00:0a:20): VXLAN 192.0.2.1 > 192.0.2.2 port 4789, VNI 100, out of uplink0 via 192.0.2.2
 mtu      1550 bytes
-replies  by state: answers pass while this flow is open, whatever rules say of them
+replies  by state: answers pass while this flow is open; if it is itself an answer, rules judge its other direction
 
 egress rules of red0, about 10.1.0.20: accepted
 RULE          VERDICT  MATCHES  WHY
