@@ -6,6 +6,7 @@
 mod apply;
 mod arguments;
 mod check;
+mod lifecycle;
 mod outcome;
 mod show;
 mod table;
@@ -29,9 +30,12 @@ fn run(arguments: Arguments) -> Outcome {
     let client = Client::new(socket);
     match command {
         Command::Check { directory } => check::run(&directory, output),
-        Command::Apply { directory, expect_generation } => {
-            apply::run(&client, &directory, expect_generation, output)
+        Command::Apply { directory, expect_generation, confirm } => {
+            apply::run(&client, &directory, expect_generation, confirm, output)
         }
+        Command::Confirm { generation } => lifecycle::confirm(&client, generation, output),
+        Command::Rollback { generation } => lifecycle::rollback(&client, generation, output),
+        Command::History => lifecycle::history(&client, output),
         Command::Show { what } => show::run(&client, what, output),
         Command::Completion { shell } => completion(shell),
         Command::Man => man(),

@@ -75,7 +75,7 @@ spec:
 }
 
 pub fn apply(denied_port: u16) -> ApplyRequest {
-    ApplyRequest { sources: sources(denied_port), expect_generation: None }
+    ApplyRequest { sources: sources(denied_port), expect_generation: None, confirm_s: None }
 }
 
 pub fn sources(denied_port: u16) -> Vec<SourceText> {
