@@ -234,3 +234,123 @@ fn split_line(bytes: &[u8], line_bytes_max: usize) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().take(line_bytes_max).position(|&byte| byte == b'\n')?;
     Some((&bytes[..end], &bytes[end + 1..]))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::api::{By, Outcome};
+
+    fn saved(generation: u32, text: &str) -> Saved {
+        let source = |name: &str, text: &str| Source { name: name.into(), bytes: text.into() };
+        let sources =
+            vec![source("p/a.yaml", text), source("p/ß.yaml", ""), source("p/c.yaml", "x: \"1\"\n")];
+        let digest = format!("{:016x}", policy::digest(&sources));
+        let (by, outcome) = (By::Watch, Outcome::Stuck);
+        Saved { entry: HistoryEntry { generation, digest, at_unix_s: 1_796_169_600, by, outcome }, sources }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a/state");
+        let state = StateDirectory::open(&path).unwrap();
+        assert!(state.last_good().unwrap().is_none());
+        state.save_last_good(&saved(1, "one")).unwrap();
+        state.save_last_good(&saved(2, "two\nlines\n")).unwrap();
+        state.save_generation(&saved(9, "nine")).unwrap();
+        state.save_generation(&saved(10, "ten")).unwrap();
+        drop(state);
+        let state = StateDirectory::open(&path).unwrap();
+        assert_eq!(state.last_good().unwrap(), Some(saved(2, "two\nlines\n")));
+        assert_eq!(state.generations().unwrap(), [9, 10]);
+        assert_eq!(state.generation(10).unwrap(), saved(10, "ten"));
+        state.remove_generation(9).unwrap();
+        state.remove_generation(9).unwrap();
+        assert_eq!(state.generations().unwrap(), [10]);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(&path.join(LAST_GOOD))), (0o700, 0o600));
+    }
+
+    #[test]
+    fn a_file_that_is_cut_anywhere_is_not_believed() {
+        let whole = encode(&saved(7, "some: text\n"));
+        assert_eq!(decode(&whole), Ok(saved(7, "some: text\n")));
+        for len in 0..whole.len() {
+            assert!(decode(&whole[..len]).is_err(), "{len}");
+        }
+        let longer = [&whole[..], b"\n"].concat();
+        assert!(decode(&longer).is_err());
+    }
+
+    #[test]
+    fn a_file_with_any_bit_flipped_is_not_believed() {
+        let whole = encode(&saved(7, "some: text\n"));
+        for bit in 0..whole.len() * 8 {
+            let mut changed = whole.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            // Hexadecimal digits mean the same in capitals: nothing else may pass.
+            let passes = decode(&changed);
+            assert!(passes.is_err() || passes == Ok(saved(7, "some: text\n")), "{bit}");
+        }
+    }
+
+    /// With a checksum that is right: what somebody may have written by hand.
+    #[test]
+    fn an_index_that_does_not_fit_is_not_believed() {
+        let whole = encode(&saved(7, "some: text\n"));
+        let body = &whole[whole.iter().position(|&byte| byte == b'\n').unwrap() + 1..];
+        let body = str::from_utf8(body).unwrap();
+        for (from, to) in [
+            ("\"bytes\":11", "\"bytes\":12"),
+            ("\"bytes\":11", "\"bytes\":99999999999999999999"),
+            ("\"bytes\":11", "\"bytes\":18446744073709551615"),
+            ("p/a.yaml", "p/b.yaml"),
+            ("some", "none"),
+            ("\"watch\"", "\"nobody\""),
+        ] {
+            let body = body.replacen(from, to, 1);
+            let head = format!("{MAGIC} {:08x} {}\n", crc32fast::hash(body.as_bytes()), body.len());
+            assert!(decode((head + &body).as_bytes()).is_err(), "{from} {to}");
+        }
+    }
+
+    /// The daemon was killed while it wrote, at any byte: before the rename the old file is whole.
+    #[test]
+    fn a_write_that_was_cut_leaves_the_file_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let old = saved(1, "old");
+        StateDirectory::open(directory.path()).unwrap().save_last_good(&old).unwrap();
+        let new = encode(&saved(2, "new"));
+        for len in 0..=new.len() {
+            fs::write(directory.path().join(UNFINISHED), &new[..len]).unwrap();
+            let state = StateDirectory::open(directory.path()).unwrap();
+            assert!(!directory.path().join(UNFINISHED).exists());
+            assert_eq!(state.last_good().unwrap().as_ref(), Some(&old));
+        }
+    }
+
+    #[test]
+    fn a_damaged_file_is_named_with_its_reason() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDirectory::open(directory.path()).unwrap();
+        state.save_last_good(&saved(1, "old")).unwrap();
+        let path = directory.path().join(LAST_GOOD);
+        fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"x").unwrap();
+        let error = state.last_good().unwrap_err().to_string();
+        assert_eq!(error, format!("{} is damaged (its length is wrong) and is not used", path.display()));
+    }
+
+    #[test]
+    fn a_directory_has_one_daemon() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = StateDirectory::open(directory.path()).unwrap();
+        assert!(matches!(StateDirectory::open(directory.path()), Err(StateError::InUse { .. })));
+        drop(first);
+        StateDirectory::open(directory.path()).unwrap();
+        let file = directory.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(matches!(StateDirectory::open(&file), Err(StateError::System { .. })));
+    }
+}

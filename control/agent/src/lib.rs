@@ -34,3 +34,9 @@ pub use start::{GENERATIONS_KEPT_DEFAULT, Lifecycle, Start, StartError};
 
 /// Where the daemon answers unless told otherwise.
 pub const DEFAULT_SOCKET: &str = "/run/floodway/floodwayd.sock";
+
+#[cfg(test)]
+extern crate self as agent;
+#[cfg(test)]
+#[path = "../tests/fake/mod.rs"]
+mod fake;

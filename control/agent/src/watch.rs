@@ -54,12 +54,12 @@ impl Watch {
             let polling = listen(&mut ears).err();
             let next = Instant::now() + if polling.is_some() { POLL } else { LOOK };
             let rested = Instant::now() + PAUSE;
-            self.show(polling);
             // Whoever waits for a confirmation is not overtaken; this goes on when the wait is over.
             let is_waiting = seen.borrow_and_update().pending.is_some();
             if !is_waiting {
                 self.look().await;
             }
+            self.show(polling);
             loop {
                 tokio::select! {
                     () = ears.heard() => {
@@ -128,4 +128,53 @@ async fn quiet(ears: &Ears) {
     let enough = Instant::now() + RESTLESS;
     let settled = async { while timeout(QUIET, ears.heard()).await.is_ok() {} };
     let _ = timeout_at(enough, settled).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::{
+        fake::{Fake, sources},
+        history::History,
+    };
+
+    fn write(directory: &std::path::Path, port: u16) {
+        std::fs::create_dir_all(directory.join("p")).unwrap();
+        for file in sources(port) {
+            std::fs::write(directory.join(file.name), file.text).unwrap();
+        }
+    }
+
+    /// On a clock that jumps to the next timer: without inotify it is the timer that finds each change.
+    #[tokio::test(start_paused = true)]
+    async fn without_inotify_the_directory_is_looked_at_every_two_seconds() {
+        let root = tempfile::tempdir().unwrap();
+        write(root.path(), 1);
+        let applier = crate::applier::Applier::new(History::in_memory(16), None);
+        let keeper = Keeper::new(Arc::new(Fake::default()), applier);
+        let mut seen = keeper.seen();
+        let directory = root.path().join("p");
+        let mut watch = Watch {
+            keeper: keeper.clone(),
+            directory: directory.clone(),
+            handled: Err("nothing yet".into()),
+            reads: 0,
+        };
+        tokio::spawn(async move {
+            let deaf = |_: &mut Ears| Err("too many open files".to_owned());
+            watch.run(Ears::new(&directory), deaf).await;
+        });
+        for port in 1..4 {
+            write(root.path(), port);
+            let start = Instant::now();
+            let runs = |seen: &crate::applier::Seen| seen.entries.len() == usize::from(port);
+            seen.wait_for(runs).await.unwrap();
+            assert!(start.elapsed() <= POLL + Duration::from_millis(10), "{:?}", start.elapsed());
+        }
+        advance(Duration::from_millis(1)).await;
+        let watch = keeper.status().watch.unwrap();
+        assert_eq!(watch.polling.as_deref(), Some("too many open files"));
+    }
 }
