@@ -100,7 +100,7 @@ impl StateDirectory {
             Err(fs::TryLockError::Error(error)) => return Err(failed(error)),
         }
         match fs::remove_file(path.join(UNFINISHED)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
             _ => Ok(Self { path: path.into(), directory }),
         }
     }

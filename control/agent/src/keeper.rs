@@ -1,9 +1,6 @@
 //! Keeps what was agreed: holds the applier, rolls back when nobody confirms, and tells what goes on meanwhile.
 
-use std::{
-    mem,
-    sync::{Arc, Mutex as SyncMutex, PoisonError},
-};
+use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
 
 use tokio::{
     sync::{Mutex, OwnedMutexGuard, watch},
@@ -78,7 +75,7 @@ impl Keeper {
 
     /// Gives what was shown before.
     pub(crate) fn show_watch(&self, status: WatchStatus) -> Option<WatchStatus> {
-        mem::replace(&mut *self.watch.lock().unwrap_or_else(PoisonError::into_inner), Some(status))
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner).replace(status)
     }
 
     /// Rolls back at each deadline; does not end. By the monotonic clock, so that setting the time changes nothing.

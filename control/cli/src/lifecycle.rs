@@ -1,7 +1,10 @@
 //! `floodway confirm`, `rollback` and `history`: what becomes of a program after it was applied.
 
 use agent::{
-    api::{By, ConfirmRequest, HistoryEntry, HistoryList, Outcome as Ending, RollbackRequest},
+    api::{
+        By, ConfirmRequest, HistoryEntry, HistoryList, Outcome as Ending, RefusedFiles, RollbackRequest,
+        Status, Unconfirmed,
+    },
     client::Client,
 };
 
@@ -47,11 +50,28 @@ pub(crate) fn rollback(client: &Client, generation: Option<u32>, output: Output)
     }
 }
 
+/// With a note of what an operator has to know of the present.
 pub(crate) fn history(client: &Client, output: Output) -> Outcome {
-    match client.history() {
-        Ok(history) => Outcome::answer(output, &history, table),
+    let asked = client.history().and_then(|history| Ok((history, client.status()?)));
+    match asked {
+        Ok((history, status)) => {
+            Outcome::answer(output, &history, table).with_note(output, &present(&status))
+        }
         Err(error) => Outcome::daemon(output, error, &[]),
     }
+}
+
+fn present(status: &Status) -> String {
+    let waits = status.unconfirmed.as_ref().map(|Unconfirmed { generation, left_ms }| {
+        let left_s = left_ms / 1000;
+        format!("floodway: generation {generation} is rolled back in {left_s} s unless `floodway confirm` comes before\n")
+    });
+    let refused = status.refused.as_ref().map(|RefusedFiles { at_unix_s, error, diagnostics }| {
+        format!("{diagnostics}floodway: refused at {}: {error}\n", utc(*at_unix_s))
+    });
+    let state = status.state.as_ref().and_then(|state| state.error.as_ref());
+    let state = state.map(|error| format!("floodway: {error}\n"));
+    [waits, refused, state].into_iter().flatten().collect()
 }
 
 /// Newest first.

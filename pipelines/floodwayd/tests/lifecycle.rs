@@ -275,3 +275,27 @@ fn what_is_written_into_the_directory_runs() {
     daemon.wait_for(|status| status.policy == PolicyStatus::Current);
     daemon.assert_runs(9);
 }
+
+/// A user namespace in which nobody may have an inotify instance.
+#[test]
+fn without_inotify_it_looks_and_says_so() {
+    let scene = Scene::new();
+    let deaf = "echo 0 > /proc/sys/user/max_inotify_instances && exec \"$@\"";
+    let namespace = ["-Ur", "sh", "-c", deaf, "sh"];
+    let can = Command::new("unshare").args(namespace).arg("true").status();
+    if !can.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no user namespace with limits of its own");
+        return;
+    }
+    let plain = scene.with_state(&["--watch"]);
+    let mut command = Command::new("unshare");
+    command.args(namespace).arg(plain.get_program()).args(plain.get_args()).stderr(Stdio::piped());
+    let daemon = Daemon { child: Some(command.spawn().unwrap()), client: Client::new(scene.path("s")) };
+    let status = daemon.wait_for(|status| status.watch.is_some());
+    assert_eq!(status.watch.unwrap().polling.as_deref(), Some("too many open files"));
+    scene.write(2);
+    daemon.wait_for(|status| status.running.as_ref().is_some_and(|running| running.generation == 2));
+    daemon.assert_runs(2);
+    let log = daemon.end();
+    assert!(log.contains("inotify is of no use (too many open files): looking every 2s instead"), "{log}");
+}
