@@ -151,14 +151,14 @@ impl Applier {
 
     /// Rolls back when the deadline has passed.
     pub(crate) fn expire(&mut self, plane: &dyn DataPlane) {
-        let Some(pending) = self.pending.clone().filter(|pending| pending.left().is_zero()) else { return };
-        tracing::warn!(generation = pending.generation, "nobody confirmed it in time: rolling back");
-        let result = self.roll_back_to(plane, pending.before);
-        if let Err(refusal) = result {
-            self.refuse(format!("rolling back from generation {}: {refusal}", pending.generation), &refusal);
-        }
-        if let Some(pending) = &mut self.pending {
-            pending.deadline = Instant::now() + RETRY;
+        let Some(pending) = self.pending.as_mut().filter(|pending| pending.left().is_zero()) else { return };
+        let (generation, before) = (pending.generation, pending.before.clone());
+        tracing::warn!(generation, "nobody confirmed it in time: rolling back");
+        // Should this fail in whatever way, it is tried again, and not at once.
+        pending.deadline = Instant::now() + RETRY;
+        self.show();
+        if let Err(refusal) = self.roll_back_to(plane, before) {
+            self.refuse(format!("rolling back from generation {generation}: {refusal}"), &refusal);
         }
         self.show();
     }

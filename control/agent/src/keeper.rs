@@ -152,13 +152,16 @@ mod tests {
 
         /// The process is gone, and another one starts.
         async fn killed(self) -> Self {
+            Self::on(self.gone().await)
+        }
+
+        async fn gone(self) -> tempfile::TempDir {
             let Self { directory, keeper, timer, .. } = self;
             timer.abort();
             assert!(timer.await.unwrap_err().is_cancelled());
             // The last that had it: its lock on the state goes as with a process.
             assert_eq!(Arc::strong_count(&keeper), 1);
-            drop(keeper);
-            Self::on(directory)
+            directory
         }
 
         async fn apply(&self, port: u16, confirm_s: Option<u32>) -> Result<Applied, Refusal> {
@@ -268,6 +271,20 @@ mod tests {
         assert_eq!(this.apply(2, None).await.unwrap().generation, 4);
         let this = this.killed().await;
         assert_eq!((this.digest(), this.keeper.status().policy), (digest(2), PolicyStatus::Current));
+    }
+
+    /// Two files are written for a confirmation. A kill between them leaves a last-good that is unconfirmed by the other.
+    #[tokio::test(start_paused = true)]
+    async fn a_daemon_that_dies_while_it_is_confirmed_starts_with_it() {
+        let this = Daemon::new();
+        this.apply(2, Some(30)).await.unwrap();
+        write(this.directory.path(), 2);
+        let directory = this.gone().await;
+        let state = directory.path().join("state");
+        std::fs::copy(state.join("generation-2"), state.join("last-good")).unwrap();
+        let this = Daemon::on(directory);
+        assert_eq!((this.digest(), this.keeper.status().policy), (digest(2), PolicyStatus::Current));
+        assert_eq!(this.history().last(), Some(&(3, By::Start, Outcome::Confirmed)));
     }
 
     #[tokio::test(start_paused = true)]

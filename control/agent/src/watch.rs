@@ -55,10 +55,7 @@ impl Watch {
             let next = Instant::now() + if polling.is_some() { POLL } else { LOOK };
             let rested = Instant::now() + PAUSE;
             // Whoever waits for a confirmation is not overtaken; this goes on when the wait is over.
-            let is_waiting = seen.borrow_and_update().pending.is_some();
-            if !is_waiting {
-                self.look().await;
-            }
+            let is_waiting = seen.borrow_and_update().pending.is_some() || !self.look().await;
             self.show(polling);
             loop {
                 tokio::select! {
@@ -78,15 +75,21 @@ impl Watch {
         }
     }
 
-    /// Reads the directory, and applies it if it is not what was read last.
-    async fn look(&mut self) {
+    /// Reads the directory, and applies it if it is not what was read last. False when it has to wait for whoever
+    /// confirms.
+    async fn look(&mut self) -> bool {
         let directory = self.directory.clone();
-        let Ok(read) = task::spawn_blocking(move || read_directory(&directory)).await else { return };
+        let Ok(read) = task::spawn_blocking(move || read_directory(&directory)).await else { return true };
         self.reads += 1;
         let found = found(&read);
-        if self.handled != found && self.handle(read).await {
+        if self.handled == found {
+            return true;
+        }
+        let is_handled = self.handle(read).await;
+        if is_handled {
             self.handled = found;
         }
+        is_handled
     }
 
     /// False when it is to be tried again.
@@ -139,6 +142,37 @@ mod tests {
         fake::{Fake, sources},
         history::History,
     };
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_to_wait_is_not_forgotten() {
+        let root = tempfile::tempdir().unwrap();
+        write(root.path(), 1);
+        let policy = root.path().join("p");
+        let start = crate::Start { policy: policy.clone(), state: None, watch: true, generations_kept: 16 };
+        let (program, _, lifecycle) = crate::Lifecycle::start(&start).unwrap();
+        let handled = lifecycle.watch.clone().unwrap().1;
+        let plane = Arc::new(Fake::running(program));
+        let keeper = Keeper::new(plane.clone(), lifecycle.into_applier());
+        let mut watch = Watch { keeper: keeper.clone(), directory: policy, handled, reads: 0 };
+        assert!(watch.look().await);
+        let request = crate::api::ApplyRequest { confirm_s: Some(30), ..crate::fake::apply(7) };
+        let apply = |applier: &mut crate::applier::Applier, plane: &dyn crate::DataPlane| {
+            applier.apply(plane, request, By::Apply).is_ok()
+        };
+        assert_eq!(keeper.exclusively(apply).await, Some(true));
+        assert!(watch.look().await);
+        write(root.path(), 2);
+        assert!(!watch.look().await);
+        assert!(!watch.look().await);
+        assert_eq!(plane.generations(), [1, 2]);
+        let confirm = |applier: &mut crate::applier::Applier, plane: &dyn crate::DataPlane| {
+            applier.confirm(plane, None).is_ok()
+        };
+        assert_eq!(keeper.exclusively(confirm).await, Some(true));
+        assert!(watch.look().await);
+        assert!(watch.look().await);
+        assert_eq!(plane.generations(), [1, 2, 3]);
+    }
 
     fn write(directory: &std::path::Path, port: u16) {
         std::fs::create_dir_all(directory.join("p")).unwrap();

@@ -203,9 +203,11 @@ fn a_daemon_that_is_killed_unconfirmed_comes_back_with_what_was_good() {
     daemon.assert_runs(2);
     scene.write(2);
     daemon.kill();
-    let daemon = Daemon::start(&scene, &[]);
+    // Nor does the watch take for a change what was there at the start.
+    let daemon = Daemon::start(&scene, &["--watch"]);
+    let status = daemon.wait_for(|status| status.watch.as_ref().is_some_and(|watch| watch.reads > 0));
     daemon.assert_runs(1);
-    assert_eq!(daemon.client.status().unwrap().policy, PolicyStatus::LastGood);
+    assert_eq!(status.policy, PolicyStatus::LastGood);
     daemon.client.apply(&request(2, Some(3600))).unwrap();
     assert_eq!(daemon.client.confirm(&ConfirmRequest { generation: None }).unwrap().generation, 4);
     daemon.kill();
