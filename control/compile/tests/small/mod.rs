@@ -144,7 +144,7 @@ fn host() -> impl Strategy<Value = IpAddr> {
 }
 
 fn rule() -> impl Strategy<Value = Rule> {
-    let verdict = prop_oneof![3 => Just(Verdict::Accept), 2 => Just(Verdict::Deny), 1 => Just(Verdict::Pass)];
+    let verdict = prop_oneof![6 => Just(Verdict::Accept), 2 => Just(Verdict::Deny), 1 => Just(Verdict::Pass)];
     let tier = select(vec![Tier::Admin, Tier::Tenant, Tier::Baseline]);
     (tier, verdict, option::weighted(0.6, blocks()), vec(service(), 0..3)).prop_map(
         |(tier, verdict, peers, services)| Rule { tier, verdict, peers, services, origin: Origin::default() },
