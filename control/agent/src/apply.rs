@@ -124,7 +124,7 @@ pub(crate) fn check(plane: &dyn DataPlane, request: CheckRequest) -> Result<Chec
     Ok(Checked { changed, digest: digest(&program), counts: counts(&program), warnings })
 }
 
-fn compile(sources: Vec<SourceText>, running: &Program) -> Result<Compiled, Refusal> {
+pub(crate) fn compile(sources: Vec<SourceText>, running: &Program) -> Result<Compiled, Refusal> {
     refuse_bad_names(&sources)?;
     let source = |SourceText { name, text }| Source { name, bytes: text.into_bytes() };
     let sources: Vec<Source> = sources.into_iter().map(source).collect();

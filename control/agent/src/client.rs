@@ -2,6 +2,10 @@
 
 use std::{future::Future, io, path::PathBuf, time::Duration};
 
+use compile::{
+    diff::Plan,
+    explain::{Explanation, Question},
+};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{Method, Request, StatusCode, body::Bytes, client::conn::http1, header};
 use hyper_util::rt::TokioIo;
@@ -173,6 +177,22 @@ impl Client {
     /// See [`ClientError`].
     pub fn apply(&self, request: &ApplyRequest) -> Result<Applied, ClientError> {
         self.post("/v1/apply", request)
+    }
+
+    /// `POST /v1/explain`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn explain(&self, question: &Question) -> Result<Explanation, ClientError> {
+        self.post("/v1/explain", question)
+    }
+
+    /// `POST /v1/plan`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn plan(&self, request: &CheckRequest) -> Result<Plan, ClientError> {
+        self.post("/v1/plan", request)
     }
 
     fn get<T: DeserializeOwned>(&self, route: &str) -> Result<T, ClientError> {

@@ -11,6 +11,7 @@ pub mod files;
 
 mod apply;
 mod plane;
+mod questions;
 mod routes;
 mod serve;
 mod shutdown;

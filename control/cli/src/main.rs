@@ -5,8 +5,11 @@
 
 mod apply;
 mod arguments;
+mod capture;
 mod check;
+mod explain;
 mod outcome;
+mod plan;
 mod show;
 mod table;
 mod verify;
@@ -18,6 +21,9 @@ use clap::{CommandFactory, Parser};
 
 use arguments::{Arguments, Command};
 use outcome::Outcome;
+
+/// For editors and for whoever writes policy files by program.
+const SCHEMA: &str = include_str!("../../../deploy/schema/floodway.schema.json");
 
 fn main() -> ExitCode {
     // Usage errors end here, with code 2.
@@ -33,6 +39,9 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Apply { directory, expect_generation } => {
             apply::run(&client, &directory, expect_generation, output)
         }
+        Command::Plan { directory, against } => plan::run(&client, &directory, against.as_deref(), output),
+        Command::Explain { packet, policy } => explain::run(&client, packet, policy.as_deref(), output),
+        Command::Schema => Outcome::good(SCHEMA),
         Command::Verify { directory, statements } => verify::run(&directory, statements.as_deref(), output),
         Command::Show { what } => show::run(&client, what, output),
         Command::Completion { shell } => completion(shell),

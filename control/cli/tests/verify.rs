@@ -108,9 +108,9 @@ FALSE     no-telnet (allow, s/a.yaml:9)
 2 statements: 1 proven, 1 false
 "
     );
-    assert_ends(&verify(&[GOOD, BAD], &["p", "--statements", "s"]), 6, &stdout, "");
+    assert_ends(&verify(&[GOOD, BAD], &["p", "--statements", "s"]), 7, &stdout, "");
     let output = verify(&[GOOD, BAD], &["p", "--statements", "s", "--output", "json"]);
-    assert_eq!((output.status.code(), output.stderr.len()), (Some(6), 0));
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(7), 0));
     let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&answer["proven"], &answer["isolation"]["verdict"]), (&false.into(), &"proven".into()));
     assert_eq!(answer["statements"][0]["verdict"], "proven");

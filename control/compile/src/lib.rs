@@ -3,10 +3,14 @@
 //! Ids outlive programs, since flow entries and counters carry them: see [`compile`].
 #![forbid(unsafe_code)]
 
+pub mod diff;
+pub mod explain;
+pub mod verify;
+
+mod hosts;
 mod ids;
 mod rules;
 mod topology;
-pub mod verify;
 
 use policy::{Diagnostic, Diagnostics, Place, Policy, Severity};
 use program::{Generation, Program};

@@ -6,7 +6,9 @@ mod small;
 use std::net::IpAddr;
 
 use compile::verify::{Answer, Expect, Prover, Question};
-use program::{DropReason, Flow, Ingress, Origin, Place, PortId, Program, Rule, Service, Verdict, VtepId};
+use program::{
+    DropReason, Flow, Ingress, Origin, Place, PortId, Program, Rule, Service, Tier, Verdict, VtepId,
+};
 use proptest::prelude::*;
 
 /// Every flow of the question's sender that a packet can have, up to what no rule and no statement tells apart.
@@ -44,7 +46,13 @@ fn is_guard(reason: DropReason) -> bool {
 fn is_meant(services: &Option<Vec<program::ServiceMatch>>, expect: Expect, flow: &Flow) -> bool {
     let Some(services) = services else { return true };
     let verdict = if expect == Expect::Allow { Verdict::Accept } else { Verdict::Deny };
-    let rule = Rule { verdict, peers: None, services: services.clone(), origin: Origin::default() };
+    let rule = Rule {
+        tier: Tier::Tenant,
+        verdict,
+        peers: None,
+        services: services.clone(),
+        origin: Origin::default(),
+    };
     !services.is_empty() && rule.matches(flow.src, flow.service)
 }
 

@@ -63,7 +63,9 @@ fn run_on_dpdk(
     _listening: agent::Listening,
     _shutdown: &agent::Shutdown,
 ) -> anyhow::Result<()> {
-    Err(anyhow!("the policy names dpdk: devices, and this floodwayd was built without DPDK: build it with --features dpdk"))
+    Err(anyhow!(
+        "the policy names dpdk: devices, and this floodwayd was built without DPDK: build it with --features dpdk"
+    ))
 }
 
 /// Runs until the shutdown or until the worker ends by itself, which it never should.
@@ -87,8 +89,9 @@ fn serve<W: ports::World>(
 
 fn read_policy(args: &Args) -> anyhow::Result<Program> {
     let sources = agent::files::read_directory(&args.policy)?;
-    let compiled = agent::compile_sources(&sources, None)
-        .map_err(|diagnostics| anyhow!("the policy in {} is refused\n{diagnostics}", args.policy.display()))?;
+    let compiled = agent::compile_sources(&sources, None).map_err(|diagnostics| {
+        anyhow!("the policy in {} is refused\n{diagnostics}", args.policy.display())
+    })?;
     if !compiled.warnings.is_empty() {
         eprintln!("{}", compiled.warnings);
     }

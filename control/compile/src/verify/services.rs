@@ -86,7 +86,7 @@ fn spans(service: ServiceMatch, verdict: Verdict) -> Spans {
         ServiceMatch::Protocol(number) => (number, whole(number), true),
     };
     // A later fragment has nothing to look at but the protocol.
-    if is_whole || verdict == Verdict::Deny {
+    if is_whole || verdict != Verdict::Accept {
         spans.push((OPAQUE + u32::from(protocol), OPAQUE + u32::from(protocol)));
     }
     spans
@@ -133,7 +133,7 @@ fn whole(protocol: u8) -> Spans {
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
-    use program::{Origin, Rule};
+    use program::{Origin, Rule, Tier};
     use proptest::prelude::*;
 
     use super::*;
@@ -172,10 +172,10 @@ mod tests {
         #[test]
         fn a_set_holds_what_the_rule_matches(
             matches in prop::collection::vec(any_match(), 0..4),
-            verdict in prop::sample::select(vec![Verdict::Accept, Verdict::Deny]),
+            verdict in prop::sample::select(vec![Verdict::Accept, Verdict::Deny, Verdict::Pass]),
         ) {
             let set = meant(&matches, verdict);
-            let rule = Rule { verdict, peers: None, services: matches, origin: Origin::default() };
+            let rule = Rule { tier: Tier::Tenant, verdict, peers: None, services: matches, origin: Origin::default() };
             for one in services() {
                 let is_matched = rule.matches(IpAddr::V4(Ipv4Addr::LOCALHOST), one);
                 prop_assert_eq!(set.contains(point(one)), is_matched, "{:?}", one);

@@ -3,7 +3,9 @@
 //! The line of peers is cut into atoms where any rule's prefixes begin or end: all addresses of an atom are alike to the
 //! list. Each atom carries the services that no rule has decided yet, and a rule takes its own out of what is left.
 
-use program::{Program, RuleListId, Verdict};
+use std::cmp::Ordering;
+
+use program::{Program, RuleListId, Tier, Verdict};
 
 use super::{Undecided, address::Family, services, set::Set};
 
@@ -58,12 +60,21 @@ impl Decided {
         let steps = steps(program, list, family, &possible)?;
         let mut atoms = cut(family, &steps, &possible);
         budget.spend(atoms.len().saturating_mul(possible.spans().len()))?;
+        let mut tier = Tier::Admin;
         for step in &steps {
+            match step.tier.cmp(&tier) {
+                Ordering::Less => return Err(Undecided::BrokenList),
+                Ordering::Equal => {}
+                Ordering::Greater => {
+                    atoms.iter_mut().for_each(Open::enter_tier);
+                    tier = step.tier;
+                }
+            }
             for &(first, last) in step.peers.spans() {
                 let start = atoms.partition_point(|open| open.atom.first < first);
                 let touched = atoms[start..].iter_mut().take_while(|open| open.atom.last <= last);
                 for open in touched {
-                    budget.spend(1 + open.undecided.spans().len() + open.atom.accepted.spans().len())?;
+                    budget.spend(open.regions())?;
                     open.take(step);
                 }
             }
@@ -119,28 +130,55 @@ impl Decided {
 
 /// A rule as sets.
 struct Step {
+    tier: Tier,
     verdict: Verdict,
     peers: Set<u128>,
     services: Set<u32>,
+    /// Those that it speaks of for certain; the others are later fragments, of which it cannot be told.
+    certain: Set<u32>,
 }
 
 /// An atom that is being decided.
 struct Open {
     atom: Atom,
+    /// What the rules to come are asked about.
     undecided: Set<u32>,
+    /// Later fragments among them that this tier has perhaps passed on.
+    perhaps_passed: Set<u32>,
+    /// What only the next tiers are asked about.
+    passed: Set<u32>,
 }
 
 impl Open {
-    /// The one place that knows what the verdicts do.
+    /// The one place that knows what the verdicts do, as [`program::Decision::among`] has it.
     fn take(&mut self, step: &Step) {
+        let hit = self.undecided.intersect(&step.services);
         match step.verdict {
             Verdict::Accept => {
-                let hit = self.undecided.intersect(&step.services);
-                self.atom.accepted = self.atom.accepted.union(&hit);
+                // What has perhaps been passed on is accepted only if the next tiers accept it too.
+                self.passed = self.passed.union(&hit.intersect(&self.perhaps_passed));
+                self.atom.accepted = self.atom.accepted.union(&hit.minus(&self.perhaps_passed));
+                self.undecided = self.undecided.minus(&hit);
             }
-            Verdict::Deny => {}
+            Verdict::Deny => self.undecided = self.undecided.minus(&hit),
+            Verdict::Pass => {
+                let certain = hit.intersect(&step.certain);
+                self.passed = self.passed.union(&certain);
+                self.undecided = self.undecided.minus(&certain);
+                self.perhaps_passed = self.perhaps_passed.union(&hit.minus(&certain));
+            }
         }
-        self.undecided = self.undecided.minus(&step.services);
+    }
+
+    fn enter_tier(&mut self) {
+        self.undecided = self.undecided.union(&self.passed);
+        self.passed = Set::empty();
+        self.perhaps_passed = Set::empty();
+    }
+
+    fn regions(&self) -> usize {
+        let sets = [&self.undecided, &self.perhaps_passed, &self.passed, &self.atom.accepted];
+        1 + sets.iter().map(|set| set.spans().len()).sum::<usize>()
     }
 }
 
@@ -154,9 +192,11 @@ fn steps(
     let ids = program.rule_lists.get(list.0 as usize).map_or(&[][..], Vec::as_slice);
     let rules = ids.iter().map(|id| program.rules.get(id.0 as usize).ok_or(Undecided::BrokenList));
     let step = |rule: &program::Rule| Step {
+        tier: rule.tier,
         verdict: rule.verdict,
         peers: rule.peers.as_ref().map_or_else(|| family.all(), |blocks| family.blocks(blocks)),
         services: services::meant(&rule.services, rule.verdict).intersect(possible),
+        certain: services::meant(&rule.services, Verdict::Accept).intersect(possible),
     };
     rules.map(|rule| rule.map(step)).collect()
 }
@@ -185,6 +225,8 @@ fn cut(family: Family, steps: &[Step], possible: &Set<u32>) -> Vec<Open> {
     let atom = |(first, last)| Open {
         atom: Atom { first, last, accepted: Set::empty() },
         undecided: possible.clone(),
+        perhaps_passed: Set::empty(),
+        passed: Set::empty(),
     };
     firsts.into_iter().zip(lasts).map(atom).collect()
 }
@@ -214,6 +256,7 @@ mod tests {
     /// A list that accepts each second address and, of each, a port of its own.
     fn program() -> Program {
         let rule = |index: u32| Rule {
+            tier: Tier::Tenant,
             verdict: Verdict::Accept,
             peers: Some(vec![PeerBlock {
                 net: std::net::IpAddr::from(std::net::Ipv4Addr::from_bits(index * 2)).into(),
@@ -249,7 +292,8 @@ mod tests {
             let all = family.all();
             let (first, last) = all.spans()[0];
             for peers in [Set::span(first, first), Set::span(last, last), all.clone(), Set::empty()] {
-                let step = Step { verdict: Verdict::Accept, peers, services: Set::empty() };
+                let (services, certain) = (Set::empty(), Set::empty());
+                let step = Step { tier: Tier::Admin, verdict: Verdict::Accept, peers, services, certain };
                 let atoms = cut(family, &[step], &Set::empty());
                 assert_eq!((atoms[0].atom.first, atoms.last().unwrap().atom.last), (first, last));
                 let is_next = |pair: &[Open]| pair[0].atom.last + 1 == pair[1].atom.first;
