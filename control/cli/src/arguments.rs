@@ -87,18 +87,6 @@ pub(crate) enum Command {
         #[arg(long, value_name = "DIRECTORY")]
         statements: Option<PathBuf>,
     },
-    /// Keep what `apply --confirm` published
-    Confirm {
-        /// Refuse unless it is this generation that waits
-        generation: Option<u32>,
-    },
-    /// Publish the files of an earlier generation again
-    Rollback {
-        /// Which, of those that `floodway history` lists; the one before when left out
-        generation: Option<u32>,
-    },
-    /// List the generations that the daemon keeps the files of
-    History,
     /// Show what floodwayd does
     Show {
         /// What of it.

@@ -6,12 +6,16 @@ use policy::{Hosts, Policy, Statement};
 use program::{PortId, Program, TenantId};
 
 use super::{End, Question};
-use crate::{hosts::Tags, rules};
+use crate::{
+    hosts::{Hosts as Named, Tags},
+    rules::service_match,
+};
 
 /// The policy's statements and what each asks of the program that the policy was compiled to.
 pub fn questions<'a>(policy: &'a Policy, program: &Program) -> Vec<(&'a Statement, Question)> {
     let names = Names {
         tenants: program.tenants.iter().flatten().map(|tenant| (tenant.name.clone(), tenant.id)).collect(),
+        tags: policy.tags.iter().map(|tag| (&**tag.name, &tag.prefixes[..])).collect(),
         policy,
     };
     policy.statements.iter().map(|statement| (statement, names.question(statement))).collect()
@@ -20,6 +24,7 @@ pub fn questions<'a>(policy: &'a Policy, program: &Program) -> Vec<(&'a Statemen
 struct Names<'a> {
     policy: &'a Policy,
     tenants: BTreeMap<String, TenantId>,
+    tags: Tags<'a>,
 }
 
 impl Names<'_> {
@@ -29,8 +34,7 @@ impl Names<'_> {
             expect: statement.expect,
             from: self.end(&statement.from),
             to: self.end(&statement.to),
-            // A checked statement names ports by number.
-            services: services.map(|all| all.iter().filter_map(rules::service_match).collect()),
+            services: services.map(|all| all.iter().filter_map(service_match).collect()),
         }
     }
 
@@ -47,7 +51,7 @@ impl Names<'_> {
                 End { tenant: id, ports: Some(ids), blocks: None }
             }
             Hosts::Peer(peer) => {
-                let blocks = crate::hosts::Hosts::of(tenant, &Tags::new()).blocks(peer);
+                let blocks = Named::of(tenant, &self.tags).blocks(peer);
                 End { tenant: id, ports: None, blocks: Some(blocks) }
             }
         }

@@ -3,6 +3,8 @@
 //! The line of peers is cut into atoms where any rule's prefixes begin or end: all addresses of an atom are alike to the
 //! list. Each atom carries the services that no rule has decided yet, and a rule takes its own out of what is left.
 
+use std::cmp::Ordering;
+
 use program::{Program, RuleListId, Tier, Verdict};
 
 use super::{Undecided, address::Family, services, set::Set};
@@ -58,12 +60,21 @@ impl Decided {
         let steps = steps(program, list, family, &possible)?;
         let mut atoms = cut(family, &steps, &possible);
         budget.spend(atoms.len().saturating_mul(possible.spans().len()))?;
+        let mut tier = Tier::Admin;
         for step in &steps {
+            match step.tier.cmp(&tier) {
+                Ordering::Less => return Err(Undecided::BrokenList),
+                Ordering::Equal => {}
+                Ordering::Greater => {
+                    atoms.iter_mut().for_each(Open::enter_tier);
+                    tier = step.tier;
+                }
+            }
             for &(first, last) in step.peers.spans() {
                 let start = atoms.partition_point(|open| open.atom.first < first);
                 let touched = atoms[start..].iter_mut().take_while(|open| open.atom.last <= last);
                 for open in touched {
-                    budget.spend(1 + open.undecided.spans().len() + open.atom.accepted.spans().len())?;
+                    budget.spend(open.regions())?;
                     open.take(step);
                 }
             }
@@ -123,47 +134,51 @@ struct Step {
     verdict: Verdict,
     peers: Set<u128>,
     services: Set<u32>,
-    /// Of the services those that certainly are what the rule looks at: not the fragments that may be.
+    /// Those that it speaks of for certain; the others are later fragments, of which it cannot be told.
     certain: Set<u32>,
 }
 
 /// An atom that is being decided.
 struct Open {
     atom: Atom,
-    /// The tier whose rules are asked.
-    tier: Tier,
+    /// What the rules to come are asked about.
     undecided: Set<u32>,
-    /// Fragments that may have been passed on by this tier.
+    /// Later fragments among them that this tier has perhaps passed on.
     perhaps_passed: Set<u32>,
-    /// For the next tier.
+    /// What only the next tiers are asked about.
     passed: Set<u32>,
 }
 
 impl Open {
-    /// The one place that knows what the verdicts do: as [`program::Decision::among`], for all services at once.
+    /// The one place that knows what the verdicts do, as [`program::Decision::among`] has it.
     fn take(&mut self, step: &Step) {
-        if step.tier != self.tier {
-            self.tier = step.tier;
-            self.undecided = self.undecided.union(&self.passed);
-            (self.passed, self.perhaps_passed) = (Set::empty(), Set::empty());
-        }
         let hit = self.undecided.intersect(&step.services);
         match step.verdict {
-            Verdict::Deny => self.undecided = self.undecided.minus(&hit),
             Verdict::Accept => {
-                // What may have been passed on is accepted only if the next tiers accept it too.
-                let asked_on = hit.intersect(&self.perhaps_passed);
-                self.atom.accepted = self.atom.accepted.union(&hit.minus(&asked_on));
-                self.passed = self.passed.union(&asked_on);
+                // What has perhaps been passed on is accepted only if the next tiers accept it too.
+                self.passed = self.passed.union(&hit.intersect(&self.perhaps_passed));
+                self.atom.accepted = self.atom.accepted.union(&hit.minus(&self.perhaps_passed));
                 self.undecided = self.undecided.minus(&hit);
             }
+            Verdict::Deny => self.undecided = self.undecided.minus(&hit),
             Verdict::Pass => {
                 let certain = hit.intersect(&step.certain);
-                self.perhaps_passed = self.perhaps_passed.union(&hit.minus(&certain));
                 self.passed = self.passed.union(&certain);
                 self.undecided = self.undecided.minus(&certain);
+                self.perhaps_passed = self.perhaps_passed.union(&hit.minus(&certain));
             }
         }
+    }
+
+    fn enter_tier(&mut self) {
+        self.undecided = self.undecided.union(&self.passed);
+        self.passed = Set::empty();
+        self.perhaps_passed = Set::empty();
+    }
+
+    fn regions(&self) -> usize {
+        let sets = [&self.undecided, &self.perhaps_passed, &self.passed, &self.atom.accepted];
+        1 + sets.iter().map(|set| set.spans().len()).sum::<usize>()
     }
 }
 
@@ -279,7 +294,7 @@ mod tests {
             let (first, last) = all.spans()[0];
             for peers in [Set::span(first, first), Set::span(last, last), all.clone(), Set::empty()] {
                 let (services, certain) = (Set::empty(), Set::empty());
-                let step = Step { tier: Tier::Tenant, verdict: Verdict::Accept, peers, services, certain };
+                let step = Step { tier: Tier::Admin, verdict: Verdict::Accept, peers, services, certain };
                 let atoms = cut(family, &[step], &Set::empty());
                 assert_eq!((atoms[0].atom.first, atoms.last().unwrap().atom.last), (first, last));
                 let is_next = |pair: &[Open]| pair[0].atom.last + 1 == pair[1].atom.first;
