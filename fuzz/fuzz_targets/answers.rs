@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use wire::{
     L3, Mac,
     build::{
-        BuildError, IcmpError, Origin, arp_reply, icmp_error, neighbor_advertisement, neighbor_solicitation,
+        BuildError, IcmpError, Origin, arp_reply, icmp_error, neighbour_advertisement, neighbour_solicitation,
     },
     checksum::{self, Check},
     nd, parse,
@@ -37,15 +37,15 @@ fuzz_target!(|input: (u16, u16, u8, u32, &[u8])| {
     {
         assert_eq!(parse(&out[..len]).map(|reply| reply.l3), Ok(L3::Arp));
     }
-    let Ok(Some(nd::Message::NeighborSolicitation(asked, _))) = nd::Message::parse(parsed.l4_bytes(frame))
+    let Ok(Some(nd::Message::NeighbourSolicitation(asked, _))) = nd::Message::parse(parsed.l4_bytes(frame))
     else {
         return;
     };
     let (Some(ip), Some(ethernet)) = (parsed.ipv6(frame), parsed.ethernet(frame)) else { return };
-    if let Ok(len) = neighbor_advertisement(&mut out, OWN, asked.target, (ethernet.src, ip.src), flags) {
+    if let Ok(len) = neighbour_advertisement(&mut out, OWN, asked.target, (ethernet.src, ip.src), flags) {
         check(&out[..len]);
     }
-    if let Ok(len) = neighbor_solicitation(&mut out, OWN, ip.dst, asked.target) {
+    if let Ok(len) = neighbour_solicitation(&mut out, OWN, ip.dst, asked.target) {
         check(&out[..len]);
     }
 });

@@ -1,6 +1,8 @@
 //! Scenarios: the whole pipeline, by hand and between hosts that speak real TCP/IP, in virtual time and without root.
 
 pub mod corpus;
+pub mod daemon;
+pub mod demo;
 pub mod frames;
 pub mod frames6;
 pub mod host;

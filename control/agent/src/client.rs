@@ -2,6 +2,10 @@
 
 use std::{future::Future, io, path::PathBuf, time::Duration};
 
+use compile::{
+    diff::Plan,
+    explain::{Explanation, Question},
+};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{Method, Request, StatusCode, body::Bytes, client::conn::http1, header};
 use hyper_util::rt::TokioIo;
@@ -205,6 +209,22 @@ impl Client {
     /// See [`ClientError`].
     pub fn status(&self) -> Result<Status, ClientError> {
         self.get("/v1/status")
+    }
+
+    /// `POST /v1/explain`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn explain(&self, question: &Question) -> Result<Explanation, ClientError> {
+        self.post("/v1/explain", question)
+    }
+
+    /// `POST /v1/plan`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn plan(&self, request: &CheckRequest) -> Result<Plan, ClientError> {
+        self.post("/v1/plan", request)
     }
 
     fn get<T: DeserializeOwned>(&self, route: &str) -> Result<T, ClientError> {

@@ -15,6 +15,7 @@ mod history;
 mod history_files;
 mod keeper;
 mod plane;
+mod questions;
 mod routes;
 mod serve;
 mod shutdown;

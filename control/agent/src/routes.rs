@@ -10,6 +10,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
+use compile::explain::{Question, QuestionError};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -22,7 +23,7 @@ use crate::{
     applier::Applier,
     apply::{self, Refusal},
     keeper::Keeper,
-    views,
+    questions, views,
 };
 
 /// How long the body of a request may take.
@@ -44,6 +45,8 @@ pub(crate) fn router(keeper: Arc<Keeper>) -> Router {
         .route("/v1/neighbours", get(neighbours))
         .route("/v1/flows", get(flows))
         .route("/v1/rules", get(rules))
+        .route("/v1/explain", get(explain_query).post(explain))
+        .route("/v1/plan", post(plan))
         .route("/v1/check", post(check))
         .route("/v1/apply", post(apply))
         .route("/v1/confirm", post(confirm))
@@ -100,6 +103,31 @@ async fn check(api: State<Api>, body: Body) -> Response {
         Err(failure) => return failure.into_response(),
     };
     api.answer(move |plane| Ok(apply::check(plane, parse::<CheckRequest>(&body)?)?)).await
+}
+
+async fn explain(api: State<Api>, body: Body) -> Response {
+    let body = match receive(body).await {
+        Ok(body) => body,
+        Err(failure) => return failure.into_response(),
+    };
+    api.answer(move |plane| Ok(parse::<Question>(&body)?.answer(&plane.running())?)).await
+}
+
+async fn explain_query(api: State<Api>, RawQuery(query): RawQuery) -> Response {
+    let answer = move |plane: &dyn DataPlane| {
+        let question = questions::from_query(query.as_deref().unwrap_or_default())
+            .map_err(|error| Failure::new(StatusCode::BAD_REQUEST, error))?;
+        Ok(question.answer(&plane.running())?)
+    };
+    api.answer(answer).await
+}
+
+async fn plan(api: State<Api>, body: Body) -> Response {
+    let body = match receive(body).await {
+        Ok(body) => body,
+        Err(failure) => return failure.into_response(),
+    };
+    api.answer(move |plane| Ok(questions::plan(plane, parse::<CheckRequest>(&body)?)?)).await
 }
 
 async fn apply(api: State<Api>, body: Body) -> Response {
@@ -225,6 +253,12 @@ impl Failure {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         (self.status, Json(self.body)).into_response()
+    }
+}
+
+impl From<QuestionError> for Failure {
+    fn from(error: QuestionError) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, error.to_string())
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn run(
 }
 
 /// `None` when one is not UTF-8, which JSON cannot carry.
-fn texts(sources: &[Source]) -> Option<Vec<SourceText>> {
+pub(crate) fn texts(sources: &[Source]) -> Option<Vec<SourceText>> {
     let text = |source: &Source| {
         let text = str::from_utf8(&source.bytes).ok()?.to_owned();
         Some(SourceText { name: source.name.clone(), text })

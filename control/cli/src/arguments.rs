@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::{net::IpAddr, path::PathBuf};
 
 use agent::api::{LIMIT_DEFAULT, LIMIT_MAX};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -29,7 +29,8 @@ Exit codes:
   2  wrong usage
   3  floodwayd cannot be reached, or did not do it
   4  the program is published, but a worker does not run it
-  5  the output cannot be written";
+  5  the output cannot be written
+  6  plan: something would change";
 
 /// Form of the output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -70,6 +71,25 @@ pub(crate) enum Command {
     },
     /// List the generations that the daemon keeps the files of
     History,
+    /// Say what a policy directory would change, and which packets and open flows would be judged otherwise
+    Plan {
+        /// Holds the policy files: *.yaml, *.yml and *.json
+        directory: PathBuf,
+        /// Compare with this directory, not with the running program; needs no daemon
+        #[arg(long, value_name = "DIRECTORY")]
+        against: Option<PathBuf>,
+    },
+    /// Say why a packet gets its verdict, rule by rule
+    Explain {
+        /// Which packet.
+        #[command(flatten)]
+        packet: PacketArguments,
+        /// Ask these policy files, not the running program; needs no daemon
+        #[arg(long, value_name = "DIRECTORY")]
+        policy: Option<PathBuf>,
+    },
+    /// Print the JSON Schema of policy files
+    Schema,
     /// Show what floodwayd does
     Show {
         /// What of it.
@@ -83,6 +103,47 @@ pub(crate) enum Command {
     },
     /// Print the manual page
     Man,
+}
+
+/// A packet by its headers, or a frame of a capture.
+#[derive(clap::Args, Debug)]
+pub(crate) struct PacketArguments {
+    /// Port or tunnel endpoint that it comes from; for a frame the port, the uplink among them
+    #[arg(long, visible_alias = "port", value_name = "NAME")]
+    pub(crate) from: String,
+    /// Whose packet it is; needed from a tunnel endpoint
+    #[arg(long, value_name = "NAME", conflicts_with = "pcap")]
+    pub(crate) tenant: Option<String>,
+    /// Source address; the port's own unless given
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "pcap")]
+    pub(crate) src: Option<IpAddr>,
+    /// Destination address
+    #[arg(long, value_name = "ADDRESS", required_unless_present = "pcap", conflicts_with = "pcap")]
+    pub(crate) dst: Option<IpAddr>,
+    /// tcp, udp, sctp, icmp, icmpv6, rocev2, or the number of an IP protocol
+    #[arg(long, value_name = "PROTOCOL", required_unless_present = "pcap", conflicts_with = "pcap")]
+    pub(crate) protocol: Option<String>,
+    /// Source port
+    #[arg(long, value_name = "NUMBER", conflicts_with = "pcap")]
+    pub(crate) sport: Option<u16>,
+    /// Destination port
+    #[arg(long, value_name = "NUMBER", conflicts_with = "pcap")]
+    pub(crate) dport: Option<u16>,
+    /// ICMP type; an echo request unless given
+    #[arg(long = "type", value_name = "NUMBER", conflicts_with = "pcap")]
+    pub(crate) kind: Option<u8>,
+    /// ICMP code; 0 unless given
+    #[arg(long, value_name = "NUMBER", conflicts_with = "pcap")]
+    pub(crate) code: Option<u8>,
+    /// Destination queue pair of RoCEv2
+    #[arg(long, value_name = "NUMBER", conflicts_with = "pcap")]
+    pub(crate) qp: Option<u32>,
+    /// A capture, pcap or pcapng, with the frame
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pcap: Option<PathBuf>,
+    /// Which frame of the capture; the first is 1
+    #[arg(long, value_name = "NUMBER", requires = "pcap", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) frame: Option<u64>,
 }
 
 #[derive(Subcommand, Debug)]

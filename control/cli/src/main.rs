@@ -5,9 +5,12 @@
 
 mod apply;
 mod arguments;
+mod capture;
 mod check;
+mod explain;
 mod lifecycle;
 mod outcome;
+mod plan;
 mod show;
 mod table;
 
@@ -18,6 +21,9 @@ use clap::{CommandFactory, Parser};
 
 use arguments::{Arguments, Command};
 use outcome::Outcome;
+
+/// For editors and for whoever writes policy files by program.
+const SCHEMA: &str = include_str!("../../../deploy/schema/floodway.schema.json");
 
 fn main() -> ExitCode {
     // Usage errors end here, with code 2.
@@ -36,6 +42,9 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Confirm { generation } => lifecycle::confirm(&client, generation, output),
         Command::Rollback { generation } => lifecycle::rollback(&client, generation, output),
         Command::History => lifecycle::history(&client, output),
+        Command::Plan { directory, against } => plan::run(&client, &directory, against.as_deref(), output),
+        Command::Explain { packet, policy } => explain::run(&client, packet, policy.as_deref(), output),
+        Command::Schema => Outcome::good(SCHEMA),
         Command::Show { what } => show::run(&client, what, output),
         Command::Completion { shell } => completion(shell),
         Command::Man => man(),

@@ -11,15 +11,17 @@ use serde::Serialize;
 
 use crate::arguments::Output;
 
-/// Stable: scripts rest on them. 2 is wrong usage, and clap's.
+/// Stable: scripts rest on them. 2 is clap's as well.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 enum Code {
     Done = 0,
     Refused = 1,
+    Usage = 2,
     Daemon = 3,
     Stuck = 4,
     Unwritable = 5,
+    Changes = 6,
 }
 
 /// What a command has to say.
@@ -50,6 +52,17 @@ impl Outcome {
             self.stderr += note;
         }
         self
+    }
+
+    /// All is well, and there are changes.
+    pub(crate) fn with_changes(mut self) -> Self {
+        self.code = Code::Changes;
+        self
+    }
+
+    /// What is asked cannot be asked, which only the files or the program could tell.
+    pub(crate) fn usage(output: Output, error: String) -> Self {
+        Self::bad(output, Code::Usage, &Refused { error, ..Refused::default() }, &[])
     }
 
     /// The policy files are refused as a whole, before anybody looked at their content.

@@ -3,6 +3,10 @@
 //! Ids outlive programs, since flow entries and counters carry them: see [`compile`].
 #![forbid(unsafe_code)]
 
+pub mod diff;
+pub mod explain;
+
+mod hosts;
 mod ids;
 mod rules;
 mod topology;

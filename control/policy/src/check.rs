@@ -1,8 +1,11 @@
 //! Checks between documents and within one: names that are used exist, nothing is owned twice, every endpoint can be
 //! reached. Each check runs on what could be read, and none complains of a name that may stand in what could not.
 
+mod rules;
+mod shadow;
+
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     net::{IpAddr, Ipv6Addr},
 };
 
@@ -10,8 +13,8 @@ use ipnet::{IpNet, Ipv6Net};
 use wire::Mac;
 
 use crate::{
-    Direction, Fabric, FabricPort, Name, Peer, PortSelector, Position, Rule, Spanned, Tenant, TenantPolicy,
-    Vtep, documents::Documents, has_labels, read::Report, suggest::did_you_mean,
+    Fabric, FabricPort, Name, Position, Spanned, Tenant, Vtep, documents::Documents, read::Report,
+    suggest::did_you_mean,
 };
 
 /// IPv6 addresses that are on every link (RFC 4291, section 2.5.6).
@@ -33,6 +36,7 @@ pub(crate) fn all(documents: &Documents, report: &mut Report) {
         addresses_have_one_owner(tenant, report);
         macs_have_one_home(tenant, report);
         remotes(tenant, report);
+        named_ports(tenant, report);
     }
     if let [fabric] = &documents.fabrics[..] {
         let known = Known::of(fabric, documents.unread.fabrics);
@@ -41,7 +45,7 @@ pub(crate) fn all(documents: &Documents, report: &mut Report) {
             mtu_fits(tenant, &known, report);
         }
     }
-    policies(documents, report);
+    rules::all(documents, report);
 }
 
 /// Who had a key first.
@@ -269,6 +273,19 @@ fn remotes(tenant: &Tenant, report: &mut Report) {
     }
 }
 
+/// A host gives a name to one port only.
+fn named_ports(tenant: &Tenant, report: &mut Report) {
+    let ports = tenant.ports.iter().map(|port| &port.named_ports);
+    let remotes = tenant.remotes.iter().map(|remote| &remote.named_ports);
+    for named in ports.chain(remotes) {
+        let mut names = Seen::new();
+        for port in named {
+            let name = &port.name;
+            names.claim(&name.value, name.at, || format!("named port {} is given twice", name.value), report);
+        }
+    }
+}
+
 /// What a Fabric has, by name.
 struct Known<'a> {
     fabric: &'a Fabric,
@@ -348,95 +365,6 @@ fn mtu_fits(tenant: &Tenant, known: &Known, report: &mut Report) {
             let help =
                 format!("raise the uplink's mtu to {} or lower the port's to {carried}", mtu + overhead);
             report.warning(port.port.at, message).help(help);
-        }
-    }
-}
-
-fn policies(documents: &Documents, report: &mut Report) {
-    let tenants: BTreeMap<&str, Hosts> =
-        documents.tenants.iter().map(|tenant| (&**tenant.name, Hosts::of(tenant))).collect();
-    let mut names = Seen::new();
-    for policy in &documents.policies {
-        let (tenant, name) = (&policy.tenant, &policy.name);
-        let what = || format!("policy {} of tenant {} is given twice", name.value, tenant.value);
-        names.claim((&tenant.value, &name.value), name.at, what, report);
-        rules_are_reached(&policy.egress, report);
-        rules_are_reached(&policy.ingress, report);
-        match tenants.get(&*tenant.value) {
-            Some(hosts) if hosts.tenant.is_whole => {
-                selected_ports(policy, hosts.tenant, report);
-                peers(policy, hosts, report);
-            }
-            None if !documents.unread.tenants => {
-                unknown("tenant", tenant, tenants.keys().copied(), "no document is of kind Tenant", report);
-            }
-            _ => {}
-        }
-    }
-}
-
-/// What the rules of a tenant can name.
-struct Hosts<'a> {
-    tenant: &'a Tenant,
-    remotes: BTreeSet<&'a str>,
-}
-
-impl<'a> Hosts<'a> {
-    fn of(tenant: &'a Tenant) -> Self {
-        let names = tenant.remotes.iter().filter_map(|remote| remote.name.as_ref());
-        Self { tenant, remotes: names.map(|name| &***name).collect() }
-    }
-}
-
-/// Warns of rules below one without conditions. Narrower shadows are not looked for.
-fn rules_are_reached(rules: &[Rule], report: &mut Report) {
-    let decides_all = |rule: &Rule| rule.peers.is_none() && rule.services.is_none();
-    let Some(last) = rules.iter().position(decides_all) else { return };
-    if let Some(rule) = rules.get(last + 1) {
-        report
-            .warning(rule.at, "no packet comes to this rule, nor to those below it")
-            .related(rules[last].at, "this rule decides every packet");
-    }
-}
-
-fn selected_ports(policy: &TenantPolicy, tenant: &Tenant, report: &mut Report) {
-    match &policy.ports {
-        PortSelector::All => {}
-        PortSelector::Named(names) => {
-            for name in names.iter().filter(|name| tenant.port(name).is_none()) {
-                unknown_port_of(tenant, name, report);
-            }
-        }
-        PortSelector::Labelled(labels) => {
-            if !tenant.ports.iter().any(|port| has_labels(&port.labels, labels)) {
-                let message =
-                    format!("no port of tenant {} has these labels: no rule here applies", tenant.name.value);
-                report.warning(labels.at, message);
-            }
-        }
-    }
-}
-
-fn unknown_port_of(tenant: &Tenant, name: &Spanned<Name>, report: &mut Report) {
-    let known = tenant.ports.iter().map(|port| &**port.port);
-    unknown(&format!("port of tenant {}:", tenant.name.value), name, known, "the tenant lists none", report);
-}
-
-fn peers(policy: &TenantPolicy, Hosts { tenant, remotes }: &Hosts, report: &mut Report) {
-    let rules =
-        [Direction::Egress, Direction::Ingress].into_iter().flat_map(|direction| policy.rules(direction));
-    for peer in rules.flat_map(|rule| rule.peers.iter().flatten()) {
-        match peer {
-            Peer::Remote(name) if !remotes.contains(&*name.value) => {
-                let what = format!("remote of tenant {}:", tenant.name.value);
-                unknown(&what, name, remotes.iter().copied(), "the tenant names none", report);
-            }
-            Peer::Ports(labels) if !tenant.ports.iter().any(|port| has_labels(&port.labels, labels)) => {
-                let message =
-                    format!("no port of tenant {} has these labels: the peer is nobody", tenant.name.value);
-                report.warning(labels.at, message);
-            }
-            _ => {}
         }
     }
 }

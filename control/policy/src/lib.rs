@@ -20,14 +20,15 @@ mod yaml;
 pub use diagnostic::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics, Place, Related, Severity};
 pub use digest::digest;
 pub use kinds::{
-    Action, Direction, Dscp, FLOW_QUOTA_DEFAULT, FLOW_QUOTA_MAX, Fabric, FabricPort, Gateway,
-    InterfaceAddress, Labels, MTU_BYTES_MAX, MTU_BYTES_MIN, Peer, PortSelector, Protocol, Remote, Rule,
-    Service, Tenant, TenantPolicy, TenantPort, Uplink, Vtep, default_gateway_mac, has_labels,
+    Action, ClusterNetworkPolicy, ClusterTier, Direction, Dscp, FLOW_QUOTA_DEFAULT, FLOW_QUOTA_MAX, Fabric,
+    FabricPort, Gateway, InterfaceAddress, Labels, MTU_BYTES_MAX, MTU_BYTES_MIN, NAMESPACE_LABEL, NamedPort,
+    NetworkPolicy, Operator, Peer, Pod, PortSelector, PrefixTag, Protocol, Remote, Requirement, Rule,
+    Selector, Service, Tenant, TenantPolicy, TenantPort, Uplink, Vtep, default_gateway_mac, has_labels,
 };
 pub use name::Name;
 pub use position::{Position, Spanned};
 
-/// The `apiVersion` of every document.
+/// The `apiVersion` of floodway's own documents.
 pub const API_VERSION: &str = "floodway.dev/v1alpha1";
 
 /// Bounds on what is read; what exceeds them is refused with a diagnostic.
@@ -46,6 +47,8 @@ pub mod limit {
     pub const DEPTH_MAX: usize = 32;
     /// Ports of one tenant: no card has more.
     pub const TENANT_PORTS_MAX: usize = 512;
+    /// Peers and services that are compared with each other in search of shadowed rules.
+    pub const SHADOW_COMPARISONS_MAX: usize = 1 << 22;
     /// Bytes of a name.
     pub const NAME_BYTES_MAX: usize = 63;
 }
@@ -72,6 +75,12 @@ pub struct Policy {
     pub tenants: Vec<Tenant>,
     /// Sorted by tenant, priority and name: the order in which they are asked.
     pub policies: Vec<TenantPolicy>,
+    /// Sorted by tenant and name.
+    pub network_policies: Vec<NetworkPolicy>,
+    /// Sorted by tier, priority and name: the order in which they are asked.
+    pub cluster_policies: Vec<ClusterNetworkPolicy>,
+    /// Sorted by name.
+    pub tags: Vec<PrefixTag>,
 }
 
 /// A policy, and what somebody should look at.

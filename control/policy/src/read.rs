@@ -134,6 +134,16 @@ impl<'n, 'r, 's> Fields<'n, 'r, 's> {
         self.entries.iter().find(|(key, _)| key.text == name).map(|(_, node)| node)
     }
 
+    /// The node of a field that may be `null`, which is as if it were absent: Kubernetes has it so.
+    pub fn given(&mut self, name: &'static str) -> Option<&'n Node> {
+        self.node(name).filter(|node| !node.is_null())
+    }
+
+    /// Fields that may be there and say nothing.
+    pub fn ignore(&mut self, names: &[&'static str]) {
+        self.asked.extend(names);
+    }
+
     /// The node of a field that must be there.
     pub fn required_node(&mut self, name: &'static str) -> Option<&'n Node> {
         let node = self.node(name);

@@ -18,6 +18,22 @@ pub(crate) struct Node {
     pub value: Value,
 }
 
+impl Node {
+    /// Nothing, `~` or `null`.
+    pub fn is_null(&self) -> bool {
+        self.value == Value::Null
+    }
+
+    /// The text of a field, without any complaint.
+    pub fn peek(&self, name: &str) -> Option<&str> {
+        let Value::Map(entries) = &self.value else { return None };
+        match &entries.iter().find(|(key, _)| key.text == name)?.1.value {
+            Value::Plain(text) | Value::Quoted(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
 /// What a node holds. Plain scalars keep their text: what they mean depends on the field that they are written in.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Value {

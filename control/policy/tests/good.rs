@@ -118,7 +118,8 @@ fn rules_below_one_without_conditions_are_warned_of() {
     };
     let all = "  - {action: Accept}\n";
     let some = "  - {action: Deny, services: [{protocol: TCP}]}\n";
-    assert!(read(&policy(&format!("{some}{some}{all}"))).warnings.is_empty());
+    let other = "  - {action: Deny, services: [{protocol: UDP}]}\n";
+    assert!(read(&policy(&format!("{some}{other}{all}"))).warnings.is_empty());
     assert_eq!(
         read(&policy(&format!("{some}{all}{some}{some}"))).warnings.to_string(),
         "more.yaml:14:5: warning: no packet comes to this rule, nor to those below it\n  note: more.yaml:13:5: this rule decides every packet\n"
@@ -134,4 +135,74 @@ fn diagnostics_travel_as_json() {
     assert_eq!(serde_json::from_value::<Diagnostics>(json).unwrap(), diagnostics);
     assert!(diagnostics.list.iter().any(|one| one.help.is_some() && one.related.is_none()));
     assert!(diagnostics.list.iter().any(|one| one.related.is_some()));
+}
+
+/// Warnings of a policy with these egress rules, for a tenant with one port and one remote.
+fn warnings(rules: &[&str]) -> String {
+    let head = "apiVersion: floodway.dev/v1alpha1\n";
+    let rules: String = rules.iter().map(|rule| format!("  - {rule}\n")).collect();
+    let tenant = "spec:\n  vni: 5\n  ports: [{port: a0, mac: 02:00:00:00:00:01, addresses: [10.0.0.1], labels: {role: web}}]\n";
+    let tag = "kind: PrefixTag\nmetadata: {name: lab}\nspec: {prefixes: [10.7.0.0/16]}\n";
+    read(&format!(
+        "{head}kind: Tenant\nmetadata: {{name: t}}\n{tenant}---\n{head}{tag}---\n{head}kind: TenantPolicy\nmetadata: {{name: p}}\nspec:\n  tenant: t\n  egress:\n  - {{action: Accept, to: [{{tag: lab}}]}}\n{rules}"
+    ))
+    .warnings
+    .to_string()
+}
+
+#[test]
+fn a_rule_that_one_earlier_rule_covers_is_warned_of_with_both_places() {
+    let shadowed = |first: &str, second: &str| {
+        let said = warnings(&[first, second]);
+        let expected = "more.yaml:21:5: warning: no packet comes to this rule\n  note: more.yaml:20:5: this rule decides all that it matches\n";
+        assert!(said.is_empty() || said == expected, "{said}");
+        !said.is_empty()
+    };
+    let net = |cidr: &str, rest: &str| format!("{{action: Deny, to: [{{ipBlock: {{cidr: {cidr}}}}}]{rest}}}");
+    let except = |cidr: &str, except: &str| {
+        format!("{{action: Accept, to: [{{ipBlock: {{cidr: {cidr}, except: [{except}]}}}}]}}")
+    };
+    let tcp = |rest: &str| format!("{{action: Accept, services: [{{protocol: TCP{rest}}}]}}");
+    for (first, second, is_shadowed) in [
+        (net("10.0.0.0/8", ""), net("10.1.0.0/16", ""), true),
+        (net("10.1.0.0/16", ""), net("10.0.0.0/8", ""), false),
+        (net("10.0.0.0/8", ""), net("10.1.0.0/16", ", services: [{protocol: TCP}]"), true),
+        (net("10.0.0.0/8", ", services: [{protocol: TCP}]"), net("10.1.0.0/16", ""), false),
+        (except("10.0.0.0/8", "10.1.0.0/16"), net("10.1.2.0/24", ""), false),
+        (except("10.0.0.0/8", "10.1.0.0/16"), net("10.0.0.0/15", ""), false),
+        (except("10.0.0.0/8", "10.1.0.0/16"), net("10.2.0.0/16", ""), true),
+        (except("10.0.0.0/8", "10.1.0.0/16"), except("10.0.0.0/15", "10.1.0.0/16"), true),
+        (except("10.0.0.0/8", "10.1.0.0/16"), except("10.0.0.0/15", "10.1.2.0/24"), false),
+        (tcp(", port: 80, endPort: 90"), tcp(", port: 80"), true),
+        (tcp(", port: 80"), tcp(", port: 80, endPort: 90"), false),
+        (tcp(", port: 80"), tcp(""), false),
+        (
+            "{action: Accept, services: [{protocol: UDP, port: 4791}]}".into(),
+            "{action: Deny, services: [{protocol: RoCEv2, queuePairs: 7}]}".into(),
+            true,
+        ),
+        (
+            "{action: Accept, services: [{protocol: RoCEv2}]}".into(),
+            "{action: Deny, services: [{protocol: UDP, port: 4791}]}".into(),
+            false,
+        ),
+        (
+            "{action: Pass, to: [{ports: {matchLabels: {}}}]}".into(),
+            "{action: Deny, to: [{ports: {matchLabels: {role: web}}}]}".into(),
+            true,
+        ),
+    ] {
+        assert_eq!(shadowed(&first, &second), is_shadowed, "{first} {second}");
+    }
+}
+
+#[test]
+fn tags_and_tenants_are_peers() {
+    let said = warnings(&["{action: Deny, to: [{tenant: t}]}"]);
+    assert_eq!(said, "");
+    let parsed = read(
+        "apiVersion: floodway.dev/v1alpha1\nkind: PrefixTag\nmetadata: {name: lab}\nspec: {prefixes: [10.7.0.0/16]}\n",
+    );
+    assert_eq!(parsed.warnings.to_string(), "more.yaml:3:18: warning: no rule uses tag lab\n");
+    assert_eq!(parsed.policy.tags[0].prefixes[0].value.to_string(), "10.7.0.0/16");
 }

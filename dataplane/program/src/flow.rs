@@ -152,8 +152,10 @@ impl Flow {
 fn ask(decision: Decision) -> Result<Option<RuleId>, Refused> {
     match (decision.verdict, decision.rule) {
         (Verdict::Accept, rule) => Ok(rule),
-        (Verdict::Deny, Some(_)) => Err(Refused { reason: DropReason::PolicyDeny, rule: decision.rule }),
-        (Verdict::Deny, None) => Err(DropReason::PolicyDefault.into()),
+        (Verdict::Deny | Verdict::Pass, Some(_)) => {
+            Err(Refused { reason: DropReason::PolicyDeny, rule: decision.rule })
+        }
+        (Verdict::Deny | Verdict::Pass, None) => Err(DropReason::PolicyDefault.into()),
     }
 }
 

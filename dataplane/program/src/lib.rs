@@ -17,7 +17,9 @@ pub use ids::{Generation, PortId, RuleId, RuleListId, TenantId, Vni, VtepId};
 pub use report::{
     DropCount, FlowRecord, NeighbourReport, PortReport, Report, TenantReport, Traffic, WorkerReport,
 };
-pub use rules::{Decision, Origin, PeerBlock, PortRange, QpRange, Rule, Service, ServiceMatch, Verdict};
+pub use rules::{
+    Decision, Mismatch, Origin, PeerBlock, PortRange, QpRange, Rule, Service, ServiceMatch, Tier, Verdict,
+};
 pub use topology::{Device, DscpMode, Endpoint, Place, Port, Route, Tenant, Uplink, Vtep};
 
 /// Bounds of one program; `check` refuses files that exceed them.
@@ -51,7 +53,7 @@ pub struct Program {
     pub ports: Vec<Option<Port>>,
     /// Each rule once; the index is the [`RuleId`].
     pub rules: Vec<Rule>,
-    /// Rules in the order in which they are asked; the index is the [`RuleListId`].
+    /// Rules in the order in which they are asked, earlier tiers first; the index is the [`RuleListId`].
     pub rule_lists: Vec<Vec<RuleId>>,
     /// File names as the user gave them; [`Origin::source`] is the index.
     pub sources: Vec<String>,
@@ -78,17 +80,13 @@ impl Program {
         self.devices.get(usize::from(id.0)).map_or("?", |device| &device.name)
     }
 
-    /// First rule of `list` that matches; the default is to deny.
+    /// What the rules of a list say: see [`Decision::among`].
     ///
     /// `peer` is the far side as the policy sees it: the destination for an egress list, the source for an
     /// ingress list.
     pub fn decide(&self, list: RuleListId, peer: std::net::IpAddr, service: Service) -> Decision {
-        let rules = self.rule_lists.get(list.0 as usize).map_or(&[][..], Vec::as_slice);
-        let hit = rules.iter().find(|id| self.rules[id.0 as usize].matches(peer, service));
-        match hit {
-            Some(&id) => Decision { verdict: self.rules[id.0 as usize].verdict, rule: Some(id) },
-            None => Decision { verdict: Verdict::Deny, rule: None },
-        }
+        let ids = self.rule_lists.get(list.0 as usize).map_or(&[][..], Vec::as_slice);
+        Decision::among(ids.iter().map(|id| (*id, &self.rules[id.0 as usize])), peer, service)
     }
 
     /// `file:line` of a rule.

@@ -16,6 +16,34 @@ pub enum Verdict {
     Accept,
     /// Drop and count.
     Deny,
+    /// Go on with the rules of the next tier.
+    Pass,
+}
+
+/// Whose rules: asked in this order. Within a tier the first rule that matches counts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Tier {
+    /// The operator's, before any tenant's.
+    Admin,
+    /// The tenant's own.
+    #[default]
+    Tenant,
+    /// The operator's, for what the tenant has not decided.
+    Baseline,
+    /// What holds when no policy has decided, other than the default to deny.
+    Default,
+}
+
+impl Tier {
+    /// The name in files and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Admin => "Admin",
+            Self::Tenant => "Tenant",
+            Self::Baseline => "Baseline",
+            Self::Default => "Default",
+        }
+    }
 }
 
 /// A verdict and the rule that gave it; `None` is the default at the end of each list.
@@ -25,6 +53,39 @@ pub struct Decision {
     pub verdict: Verdict,
     /// Who said so.
     pub rule: Option<RuleId>,
+}
+
+impl Decision {
+    /// First of these rules, earlier tiers first, that matches; one that passes on leads to the rules of the next tiers,
+    /// and the default at the end is to deny.
+    ///
+    /// A later fragment may or may not be what a rule with ports passes on. Then both ways are asked, and it is accepted
+    /// only when both accept: what passes as a fragment would pass whole, whatever its ports.
+    pub fn among<'r>(
+        rules: impl IntoIterator<Item = (RuleId, &'r Rule)>,
+        peer: IpAddr,
+        service: Service,
+    ) -> Self {
+        let mut left: Option<Tier> = None; // rules up to this tier are done
+        let mut perhaps_left: Option<Tier> = None; // a fragment may belong to what this tier has passed on
+        let mut accepted: Option<RuleId> = None; // by a tier that has perhaps been left before
+        for (id, rule) in rules {
+            if left.is_some_and(|left| rule.tier <= left) || !rule.matches(peer, service) {
+                continue;
+            }
+            match rule.verdict {
+                Verdict::Deny => return Self { verdict: Verdict::Deny, rule: Some(id) },
+                Verdict::Pass if rule.is_certain(service) => left = Some(rule.tier),
+                Verdict::Pass => perhaps_left = Some(rule.tier),
+                Verdict::Accept if perhaps_left == Some(rule.tier) => {
+                    accepted = accepted.or(Some(id));
+                    left = Some(rule.tier);
+                }
+                Verdict::Accept => return Self { verdict: Verdict::Accept, rule: accepted.or(Some(id)) },
+            }
+        }
+        Self { verdict: Verdict::Deny, rule: None }
+    }
 }
 
 /// Where a rule was written.
@@ -39,6 +100,8 @@ pub struct Origin {
 /// One rule. Its conditions are all to hold.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
+    /// Where it stands in the order; a list of rules never goes back to an earlier tier.
+    pub tier: Tier,
     /// What it says of the packets that it matches.
     pub verdict: Verdict,
     /// The far side lies in one of these. `None` matches every address; an empty list matches none.
@@ -104,6 +167,25 @@ pub enum ServiceMatch {
     Protocol(u8),
 }
 
+/// The condition of a rule that a packet does not meet. Later ones come closer to a match.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Mismatch {
+    /// The far side is in none of the blocks.
+    Peer,
+    /// The far side is in a block, but in this exception of it.
+    Excepted(IpNet),
+    /// Another protocol.
+    Protocol,
+    /// Another destination port.
+    Port,
+    /// Another ICMP type or code.
+    IcmpType,
+    /// Another queue pair.
+    QueuePair,
+    /// A later fragment does not show what a rule that accepts asks for.
+    Fragment,
+}
+
 /// What of a packet's transport a rule looks at.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Service {
@@ -141,17 +223,45 @@ impl Rule {
     /// True when the rule speaks of a packet with that far side and service.
     ///
     /// A later fragment ([`Service::Opaque`] of a protocol with ports) has no ports to look at: a rule that accepts
-    /// matches it only when it asks for none, a rule that denies matches it whenever the protocol fits. So a fragment
-    /// never passes a rule by leaving out what the rule looks at.
+    /// matches it only when it asks for none, a rule that denies or passes on matches it whenever the protocol fits. So
+    /// a fragment never passes a rule by leaving out what the rule looks at. Whether a rule that passes on really
+    /// speaks of a fragment is [`Self::is_certain`].
     pub fn matches(&self, peer: IpAddr, service: Service) -> bool {
-        self.matches_peer(peer)
-            && (self.services.is_empty() || self.services.iter().any(|m| m.matches(service, self.verdict)))
+        self.mismatch(peer, service).is_none()
     }
 
-    /// True when one of the blocks holds `peer`.
-    fn matches_peer(&self, peer: IpAddr) -> bool {
-        let Some(peers) = &self.peers else { return true };
-        peers.iter().any(|block| block.contains(peer))
+    /// True when a match does not hang on ports, types or queue pairs that the packet does not show.
+    pub fn is_certain(&self, service: Service) -> bool {
+        let fits = |wanted: &ServiceMatch| wanted.mismatch(service, Verdict::Accept).is_none();
+        self.services.is_empty() || self.services.iter().any(fits)
+    }
+
+    /// Why the rule does not speak of such a packet; `None` when it does. The far side is looked at first; of several
+    /// services the one that comes closest tells.
+    #[inline]
+    pub fn mismatch(&self, peer: IpAddr, service: Service) -> Option<Mismatch> {
+        self.mismatch_of_peer(peer).or_else(|| self.mismatch_of_service(service))
+    }
+
+    fn mismatch_of_peer(&self, peer: IpAddr) -> Option<Mismatch> {
+        let peers = self.peers.as_ref()?;
+        if peers.iter().any(|block| block.contains(peer)) {
+            return None;
+        }
+        let excepted = |block: &PeerBlock| {
+            let except = block.except.iter().find(|except| except.contains(&peer));
+            except.filter(|_| block.net.contains(&peer)).copied()
+        };
+        Some(peers.iter().find_map(excepted).map_or(Mismatch::Peer, Mismatch::Excepted))
+    }
+
+    fn mismatch_of_service(&self, service: Service) -> Option<Mismatch> {
+        let mut closest = None;
+        for wanted in &self.services {
+            let mismatch = wanted.mismatch(service, self.verdict)?;
+            closest = closest.max(Some(mismatch));
+        }
+        closest
     }
 }
 
@@ -163,21 +273,26 @@ impl PeerBlock {
 }
 
 impl ServiceMatch {
-    fn matches(self, service: Service, verdict: Verdict) -> bool {
-        match (self, service) {
-            (Self::Tcp(range), Service::Tcp(port)) => range.contains(port),
-            (Self::Udp(range), Service::Udp(port)) => range.contains(port),
-            (Self::Udp(range), Service::Roce(_)) => range.contains(ROCE_PORT),
-            (Self::Sctp(range), Service::Sctp(port)) => range.contains(port),
-            (Self::Roce(range), Service::Roce(qp)) => range.first <= qp && qp <= range.last,
-            (Self::Icmp(kind, code), Service::Icmp(k, c)) => is_or_any(kind, k) && is_or_any(code, c),
-            (Self::Icmpv6(kind, code), Service::Icmpv6(k, c)) => is_or_any(kind, k) && is_or_any(code, c),
-            (Self::Protocol(protocol), any) => protocol == any.protocol(),
-            (partly, Service::Opaque(protocol)) => {
-                partly.protocol() == protocol && (verdict == Verdict::Deny || partly.is_whole_protocol())
+    fn mismatch(self, service: Service, verdict: Verdict) -> Option<Mismatch> {
+        let (holds, otherwise) = match (self, service) {
+            (Self::Tcp(range), Service::Tcp(port))
+            | (Self::Udp(range), Service::Udp(port))
+            | (Self::Sctp(range), Service::Sctp(port)) => (range.contains(port), Mismatch::Port),
+            (Self::Udp(range), Service::Roce(_)) => (range.contains(ROCE_PORT), Mismatch::Port),
+            (Self::Roce(range), Service::Roce(qp)) => {
+                (range.first <= qp && qp <= range.last, Mismatch::QueuePair)
             }
-            _ => false,
-        }
+            (Self::Icmp(kind, code), Service::Icmp(k, c))
+            | (Self::Icmpv6(kind, code), Service::Icmpv6(k, c)) => {
+                (is_or_any(kind, k) && is_or_any(code, c), Mismatch::IcmpType)
+            }
+            (Self::Protocol(protocol), any) => (protocol == any.protocol(), Mismatch::Protocol),
+            (partly, Service::Opaque(protocol)) if partly.protocol() == protocol => {
+                (verdict != Verdict::Accept || partly.is_whole_protocol(), Mismatch::Fragment)
+            }
+            _ => (false, Mismatch::Protocol),
+        };
+        if holds { None } else { Some(otherwise) }
     }
 
     const fn protocol(self) -> u8 {
@@ -217,6 +332,7 @@ mod tests {
             except: except.iter().map(|text| text.parse().unwrap()).collect(),
         };
         Rule {
+            tier: Tier::Tenant,
             verdict,
             peers: Some(peers.iter().map(block).collect()),
             services: services.to_vec(),

@@ -8,7 +8,7 @@ mod nd;
 
 pub use arp::{ARP_FRAME_LEN, arp_reply, arp_request};
 pub use icmp::{IcmpError, MAX_ICMP_ERROR_LEN, Origin, icmp_error};
-pub use nd::{ND_FRAME_LEN, neighbor_advertisement, neighbor_solicitation};
+pub use nd::{ND_FRAME_LEN, neighbour_advertisement, neighbour_solicitation};
 
 use core::fmt;
 use zerocopy::{Immutable, IntoBytes};

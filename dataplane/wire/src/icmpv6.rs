@@ -19,9 +19,9 @@ pub const ROUTER_SOLICITATION: u8 = 133;
 /// Type: router advertisement (RFC 4861, section 4.2).
 pub const ROUTER_ADVERTISEMENT: u8 = 134;
 /// Type: neighbour solicitation (RFC 4861, section 4.3).
-pub const NEIGHBOR_SOLICITATION: u8 = 135;
+pub const NEIGHBOUR_SOLICITATION: u8 = 135;
 /// Type: neighbour advertisement (RFC 4861, section 4.4).
-pub const NEIGHBOR_ADVERTISEMENT: u8 = 136;
+pub const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
 /// Type: redirect (RFC 4861, section 4.5).
 pub const REDIRECT: u8 = 137;
 
@@ -36,6 +36,6 @@ pub const fn has_identifier(kind: u8) -> bool {
 }
 
 /// True for neighbour discovery (RFC 4861), which is only valid with hop limit 255.
-pub const fn is_neighbor_discovery(kind: u8) -> bool {
+pub const fn is_neighbour_discovery(kind: u8) -> bool {
     ROUTER_SOLICITATION <= kind && kind <= REDIRECT
 }

@@ -40,7 +40,7 @@ pub struct RouterAdvertisement {
 /// Neighbour solicitation (section 4.3).
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
-pub struct NeighborSolicitation {
+pub struct NeighbourSolicitation {
     /// Type, code, checksum.
     pub head: Head,
     /// Reserved.
@@ -52,7 +52,7 @@ pub struct NeighborSolicitation {
 /// Neighbour advertisement (section 4.4).
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
-pub struct NeighborAdvertisement {
+pub struct NeighbourAdvertisement {
     /// Type, code, checksum.
     pub head: Head,
     /// [`ROUTER`](Self::ROUTER), [`SOLICITED`](Self::SOLICITED), [`OVERRIDE`](Self::OVERRIDE); the rest reserved.
@@ -61,7 +61,7 @@ pub struct NeighborAdvertisement {
     pub target: [u8; 16],
 }
 
-impl NeighborAdvertisement {
+impl NeighbourAdvertisement {
     /// The sender is a router.
     pub const ROUTER: u32 = 0x8000_0000;
     /// In answer to a solicitation.
@@ -118,9 +118,9 @@ pub enum Message<'a> {
     /// Router advertisement.
     RouterAdvertisement(&'a RouterAdvertisement, Options<'a>),
     /// Neighbour solicitation.
-    NeighborSolicitation(&'a NeighborSolicitation, Options<'a>),
+    NeighbourSolicitation(&'a NeighbourSolicitation, Options<'a>),
     /// Neighbour advertisement.
-    NeighborAdvertisement(&'a NeighborAdvertisement, Options<'a>),
+    NeighbourAdvertisement(&'a NeighbourAdvertisement, Options<'a>),
     /// Redirect.
     Redirect(&'a Redirect, Options<'a>),
 }
@@ -147,13 +147,13 @@ impl<'a> Message<'a> {
                 let (message, options) = split(icmpv6)?;
                 Self::RouterAdvertisement(message, options)
             }
-            Some(&icmpv6::NEIGHBOR_SOLICITATION) => {
+            Some(&icmpv6::NEIGHBOUR_SOLICITATION) => {
                 let (message, options) = split(icmpv6)?;
-                Self::NeighborSolicitation(message, options)
+                Self::NeighbourSolicitation(message, options)
             }
-            Some(&icmpv6::NEIGHBOR_ADVERTISEMENT) => {
+            Some(&icmpv6::NEIGHBOUR_ADVERTISEMENT) => {
                 let (message, options) = split(icmpv6)?;
-                Self::NeighborAdvertisement(message, options)
+                Self::NeighbourAdvertisement(message, options)
             }
             Some(&icmpv6::REDIRECT) => {
                 let (message, options) = split(icmpv6)?;
@@ -168,8 +168,8 @@ impl<'a> Message<'a> {
         match self {
             Self::RouterSolicitation(_, options)
             | Self::RouterAdvertisement(_, options)
-            | Self::NeighborSolicitation(_, options)
-            | Self::NeighborAdvertisement(_, options)
+            | Self::NeighbourSolicitation(_, options)
+            | Self::NeighbourAdvertisement(_, options)
             | Self::Redirect(_, options) => *options,
         }
     }
@@ -231,7 +231,7 @@ mod tests {
 
     fn solicitation(options: &[u8]) -> Vec<u8> {
         let mut message = vec![0; 24];
-        message[0] = icmpv6::NEIGHBOR_SOLICITATION;
+        message[0] = icmpv6::NEIGHBOUR_SOLICITATION;
         message.extend_from_slice(options);
         message
     }

@@ -79,7 +79,7 @@ fn b004_router_messages_are_known() {
         for frame in [plain, behind] {
             let parsed = parse(&frame).unwrap();
             assert_eq!(parsed.icmp(&frame).unwrap().kind, kind);
-            assert!(icmpv6::is_neighbor_discovery(kind));
+            assert!(icmpv6::is_neighbour_discovery(kind));
             assert!(wire::nd::Message::parse(parsed.l4_bytes(&frame)).unwrap().is_some());
         }
     }

@@ -11,11 +11,11 @@ use wire::{
     arp::REPLY,
     build::{
         ARP_FRAME_LEN, BuildError, IcmpError, ND_FRAME_LEN, Origin, arp_reply, arp_request, icmp_error,
-        neighbor_advertisement, neighbor_solicitation,
+        neighbour_advertisement, neighbour_solicitation,
     },
     checksum::{self, Check},
     ecn,
-    nd::{Message, NeighborAdvertisement, option},
+    nd::{Message, NeighbourAdvertisement, option},
     parse,
     vxlan::{self, Addresses, Outer, Template, Vni},
 };
@@ -49,30 +49,30 @@ fn arp() {
 #[test]
 fn neighbour_discovery() {
     let mut out = [0; 100];
-    let len = neighbor_solicitation(&mut out, PEER, v6(2), v6(1)).unwrap();
+    let len = neighbour_solicitation(&mut out, PEER, v6(2), v6(1)).unwrap();
     assert_eq!(len, ND_FRAME_LEN);
     let frame = &out[..len];
     let parsed = parse(frame).unwrap();
     assert_eq!(frame[..6], [0x33, 0x33, 0xff, 0xb2, 0xc3, 1], "solicited-node multicast");
     assert_eq!((parsed.ttl(frame), checksum::verify_l4(frame, &parsed)), (Some(255), Check::Right));
     assert_eq!(etherparse_checksum(frame), Some(true));
-    let Ok(Some(Message::NeighborSolicitation(message, options))) = Message::parse(parsed.l4_bytes(frame))
+    let Ok(Some(Message::NeighbourSolicitation(message, options))) = Message::parse(parsed.l4_bytes(frame))
     else {
         panic!("a solicitation")
     };
     assert_eq!(message.target, v6(1));
     assert_eq!(options.link_layer(option::SOURCE_LINK_LAYER), Ok(Some(PEER)));
 
-    let flags = NeighborAdvertisement::SOLICITED | NeighborAdvertisement::ROUTER;
+    let flags = NeighbourAdvertisement::SOLICITED | NeighbourAdvertisement::ROUTER;
     let told = |asker, wanted_flags, dst_mac: [u8; 6]| {
         let mut out = [0; 100];
-        let len = neighbor_advertisement(&mut out, OWN, v6(1), asker, flags).unwrap();
+        let len = neighbour_advertisement(&mut out, OWN, v6(1), asker, flags).unwrap();
         let frame = &out[..len];
         let parsed = parse(frame).unwrap();
         assert_eq!(checksum::verify_l4(frame, &parsed), Check::Right);
         assert_eq!(etherparse_checksum(frame), Some(true));
         assert_eq!(frame[..6], dst_mac);
-        let Ok(Some(Message::NeighborAdvertisement(message, options))) =
+        let Ok(Some(Message::NeighbourAdvertisement(message, options))) =
             Message::parse(parsed.l4_bytes(frame))
         else {
             panic!("an advertisement")
@@ -81,9 +81,9 @@ fn neighbour_discovery() {
         assert_eq!(options.link_layer(option::TARGET_LINK_LAYER), Ok(Some(OWN)));
     };
     told((PEER, v6(2)), flags, PEER.0);
-    told((PEER, [0; 16]), NeighborAdvertisement::ROUTER, [0x33, 0x33, 0, 0, 0, 1]);
+    told((PEER, [0; 16]), NeighbourAdvertisement::ROUTER, [0x33, 0x33, 0, 0, 0, 1]);
     let multicast = (PEER, [0xff; 16]);
-    assert_eq!(neighbor_advertisement(&mut out, OWN, v6(1), multicast, 0), Err(BuildError::Unanswerable));
+    assert_eq!(neighbour_advertisement(&mut out, OWN, v6(1), multicast, 0), Err(BuildError::Unanswerable));
 }
 
 /// Whether etherparse finds the ICMP or ICMPv6 checksum right.

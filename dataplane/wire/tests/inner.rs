@@ -5,7 +5,7 @@ mod corpus;
 
 use wire::{
     L3, L4, Mac, Malformed, Parsed, checksum, ecn, icrc,
-    nd::{Message, NeighborAdvertisement, option},
+    nd::{Message, NeighbourAdvertisement, option},
     parse, roce, vxlan,
 };
 
@@ -124,10 +124,10 @@ fn neighbour_discovery() {
     assert!(source(12).unwrap().is_some_and(|mac| mac != own));
     assert_eq!(source(16), Err(Malformed::NdOption), "option length 0");
     assert_eq!(good(&frames[14]).ttl(&frames[14]), Some(64), "hop limit");
-    let Message::NeighborAdvertisement(advertisement, options) = message(18) else {
+    let Message::NeighbourAdvertisement(advertisement, options) = message(18) else {
         panic!("an advertisement")
     };
-    let flags = NeighborAdvertisement::SOLICITED | NeighborAdvertisement::OVERRIDE;
+    let flags = NeighbourAdvertisement::SOLICITED | NeighbourAdvertisement::OVERRIDE;
     assert_eq!(advertisement.flags.get(), flags);
     assert_eq!(options.link_layer(option::TARGET_LINK_LAYER), Ok(Some(own)));
     // Plain, behind hop-by-hop options, behind destination options.

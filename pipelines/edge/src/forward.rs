@@ -4,6 +4,7 @@
 use engine::Io;
 use packet::{Backend, Buf, Nanos};
 use program::{DropReason, DscpMode};
+use wire::build::IcmpError;
 use wire::{L3, Mac, Parsed};
 
 use crate::action::{Action, Target};
@@ -70,12 +71,12 @@ impl Edge {
         // Padding behind the IP packet is the last wire's, not the packet's.
         buf.truncate(usize::from(parsed.end));
         if parsed.end - parsed.l3_offset > way.mtu {
-            self.refuse_too_big(tables, lane, buf, way.mtu, io, now);
+            self.refuse(tables, lane, buf, IcmpError::TooBig { mtu: way.mtu }, io, now);
             return None;
         }
         match hop(buf.bytes_mut(), parsed, way) {
             Ok(()) => return Some(buf),
-            Err(DropReason::TtlExpired) => self.refuse_expired(tables, lane, buf, io, now),
+            Err(DropReason::TtlExpired) => self.refuse(tables, lane, buf, IcmpError::TimeExceeded, io, now),
             Err(reason) => io.ledger.dropped(self.lanes.account[lane], reason),
         }
         None

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use program::DropReason;
 use wire::build::{self, BuildError};
-use wire::nd::{HOP_LIMIT, Message, NeighborAdvertisement, option};
+use wire::nd::{HOP_LIMIT, Message, NeighbourAdvertisement, option};
 use wire::{Mac, Parsed, icmpv6};
 
 use crate::key;
@@ -24,7 +24,7 @@ pub(crate) enum Nd {
 
 /// True for the ICMPv6 types of neighbour discovery.
 pub(crate) fn is_nd(frame: &[u8], parsed: &Parsed) -> bool {
-    parsed.l4_bytes(frame).first().is_some_and(|kind| icmpv6::is_neighbor_discovery(*kind))
+    parsed.l4_bytes(frame).first().is_some_and(|kind| icmpv6::is_neighbour_discovery(*kind))
 }
 
 /// Reads a message that [`is_nd`]. One that came from beyond the link (RFC 4861, section 11.2) is spoofed.
@@ -37,13 +37,13 @@ pub(crate) fn read(frame: &[u8], parsed: &Parsed) -> Result<Nd, DropReason> {
     Ok(match &message {
         Message::RouterSolicitation(..) => Nd::RouterSolicit,
         Message::RouterAdvertisement(..) | Message::Redirect(..) => Nd::Router,
-        Message::NeighborSolicitation(solicit, _) => {
+        Message::NeighbourSolicitation(solicit, _) => {
             let Some((IpAddr::V6(src), _)) = key::addresses(frame, parsed) else {
                 return Err(DropReason::Malformed);
             };
             Nd::Solicit { src, target: solicit.target.into(), mac: link_layer(option::SOURCE_LINK_LAYER)? }
         }
-        Message::NeighborAdvertisement(advert, _) => {
+        Message::NeighbourAdvertisement(advert, _) => {
             Nd::Advert { target: advert.target.into(), mac: link_layer(option::TARGET_LINK_LAYER)? }
         }
     })
@@ -61,9 +61,9 @@ pub(crate) struct Advert {
 impl Advert {
     /// Writes the frame; returns its length in bytes.
     pub(crate) fn write(&self, frame: &mut [u8]) -> Result<usize, BuildError> {
-        let router = if self.router { NeighborAdvertisement::ROUTER } else { 0 };
-        let flags = NeighborAdvertisement::SOLICITED | NeighborAdvertisement::OVERRIDE | router;
+        let router = if self.router { NeighbourAdvertisement::ROUTER } else { 0 };
+        let flags = NeighbourAdvertisement::SOLICITED | NeighbourAdvertisement::OVERRIDE | router;
         let asker = (self.asker.0, self.asker.1.octets());
-        build::neighbor_advertisement(frame, self.owner, self.target.octets(), asker, flags)
+        build::neighbour_advertisement(frame, self.owner, self.target.octets(), asker, flags)
     }
 }

@@ -101,60 +101,23 @@ impl Edge {
         }
     }
 
-    /// Larger than the way ahead: dropped, and the sender is told how large it may be (RFC 1191; RFC 8201).
+    /// Drops a packet that cannot go on, and tells its sender why: how large it may be (RFC 1191; RFC 8201), or that
+    /// its hop limit ran out at the gateway (RFC 792; RFC 4443, section 3.3).
     #[cold]
-    pub(crate) fn refuse_too_big<B: Backend>(
+    pub(crate) fn refuse<B: Backend>(
         &mut self,
         tables: &Tables,
         lane: usize,
         buf: B::Buf,
-        mtu: u16,
-        io: &mut Io<B>,
-        now: Nanos,
-    ) {
-        self.refuse_with_icmp(
-            tables,
-            lane,
-            buf,
-            DropReason::TooBig,
-            build::IcmpError::TooBig { mtu },
-            io,
-            now,
-        );
-    }
-
-    /// Its hop limit ran out at the gateway: dropped, and the sender is told (RFC 792; RFC 4443, section 3.3).
-    #[cold]
-    pub(crate) fn refuse_expired<B: Backend>(
-        &mut self,
-        tables: &Tables,
-        lane: usize,
-        buf: B::Buf,
-        io: &mut Io<B>,
-        now: Nanos,
-    ) {
-        self.refuse_with_icmp(
-            tables,
-            lane,
-            buf,
-            DropReason::TtlExpired,
-            build::IcmpError::TimeExceeded,
-            io,
-            now,
-        );
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn refuse_with_icmp<B: Backend>(
-        &mut self,
-        tables: &Tables,
-        lane: usize,
-        buf: B::Buf,
-        reason: DropReason,
         error: build::IcmpError,
         io: &mut Io<B>,
         now: Nanos,
     ) {
+        let reason = match error {
+            build::IcmpError::TooBig { .. } => DropReason::TooBig,
+            build::IcmpError::TimeExceeded => DropReason::TtlExpired,
+            build::IcmpError::Prohibited => DropReason::PolicyDeny,
+        };
         io.ledger.dropped(self.lanes.account[lane], reason);
         let parsed = self.lanes.parsed[lane];
         let tenant_id = self.lanes.tenant(lane);
@@ -165,8 +128,7 @@ impl Edge {
             return;
         }
         let Some(mut answer) = io.allocator.allocate() else { return };
-        let room = build::MAX_ICMP_ERROR_LEN;
-        if !answer.append(room) {
+        if !answer.append(build::MAX_ICMP_ERROR_LEN) {
             return;
         }
         let origin = build::Origin { mac: tenant.gateway_mac, ip: gateway };

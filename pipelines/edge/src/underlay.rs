@@ -140,7 +140,7 @@ fn write_request(frame: &mut [u8], uplink: &UplinkView, solicit: &Solicit) -> Op
     let len = match (uplink.source(solicit.ip)?, solicit.ip) {
         (IpAddr::V4(own), IpAddr::V4(ip)) => build::arp_request(frame, uplink.mac, own.octets(), ip.octets()),
         (IpAddr::V6(own), IpAddr::V6(ip)) => {
-            build::neighbor_solicitation(frame, uplink.mac, own.octets(), ip.octets())
+            build::neighbour_solicitation(frame, uplink.mac, own.octets(), ip.octets())
         }
         _ => return None,
     };

@@ -50,7 +50,7 @@ pub struct Args {
     pub idle_sleep_us: u32,
 
     /// Where DPDK takes its memory from.
-    #[arg(long, value_enum, default_value_t = Memory::InMemory)]
+    #[arg(long, value_enum, default_value_t = Memory::Anonymous)]
     pub memory: Memory,
 
     /// Prefix of DPDK's files, so that several daemons can run beside each other; unused with `--memory in-memory`.
@@ -68,10 +68,10 @@ pub struct Args {
 
 /// Where DPDK takes its memory from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-#[expect(clippy::enum_variant_names, reason = "the EAL's own word")]
 pub enum Memory {
     /// Hugepages without files: nothing is left behind, no hugetlbfs need be mounted.
-    InMemory,
+    #[value(name = "in-memory")]
+    Anonymous,
     /// Hugepages with files in a hugetlbfs, as secondary processes need them.
     Hugetlbfs,
     /// Ordinary pages: for virtual devices only, at half the speed.

@@ -48,6 +48,6 @@ impl Clock for TscClock {
     #[inline]
     fn now(&self) -> Nanos {
         let ticks = dpdk::tsc().saturating_sub(self.start);
-        Nanos((u128::from(ticks) * u128::from(self.nanos_per_tick) >> 32) as u64)
+        Nanos(((u128::from(ticks) * u128::from(self.nanos_per_tick)) >> 32) as u64)
     }
 }

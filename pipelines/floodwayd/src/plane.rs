@@ -7,8 +7,8 @@ use agent::{DataPlane, PublishError, Published};
 use edge::{Edge, Facts, Limits, Record, Tables, mac_of_word};
 use engine::{Account, Dump, DumpRequest, Dumped, Gauge, Ledger, LedgerReader};
 use program::{
-    DropCount, DropReason, FlowRecord, NeighbourReport, PortId, PortReport, Program, Report, Tenant, TenantReport,
-    Traffic, WorkerReport, limit,
+    DropCount, DropReason, FlowRecord, NeighbourReport, PortId, PortReport, Program, Report, Tenant,
+    TenantReport, Traffic, WorkerReport, limit,
 };
 use quiescent::{Publisher, Reader, SharedWords};
 
@@ -82,10 +82,13 @@ impl Plane {
     /// Drops of these accounts together, by reason, without those that are zero.
     fn drops(&self, accounts: &[Account]) -> Vec<DropCount> {
         let count = |reason| {
-            let of = |account| self.ledgers.iter().map(move |ledger| ledger.dropped(account, reason)).sum::<u64>();
+            let of =
+                |account| self.ledgers.iter().map(move |ledger| ledger.dropped(account, reason)).sum::<u64>();
             accounts.iter().map(|account| of(*account)).sum()
         };
-        let all = DropReason::ALL.iter().map(|&reason| DropCount { reason: reason.name().into(), packets: count(reason) });
+        let all = DropReason::ALL
+            .iter()
+            .map(|&reason| DropCount { reason: reason.name().into(), packets: count(reason) });
         all.filter(|drop| drop.packets > 0).collect()
     }
 
@@ -121,12 +124,13 @@ impl Plane {
     fn tenant(&self, program: &Program, tenant: &Tenant) -> TenantReport {
         let ports = program.ports.iter().flatten().filter(|port| port.tenant == tenant.id);
         let ports: Vec<Account> = ports.map(|port| Account::Port(port.id)).collect();
-        let sum = ports.iter().map(|port| self.traffic(*port)).fold(Traffic::default(), |sum, traffic| Traffic {
-            rx_packets: sum.rx_packets + traffic.rx_packets,
-            rx_bytes: sum.rx_bytes + traffic.rx_bytes,
-            tx_packets: sum.tx_packets + traffic.tx_packets,
-            tx_bytes: sum.tx_bytes + traffic.tx_bytes,
-        });
+        let sum =
+            ports.iter().map(|port| self.traffic(*port)).fold(Traffic::default(), |sum, traffic| Traffic {
+                rx_packets: sum.rx_packets + traffic.rx_packets,
+                rx_bytes: sum.rx_bytes + traffic.rx_bytes,
+                tx_packets: sum.tx_packets + traffic.tx_packets,
+                tx_bytes: sum.tx_bytes + traffic.tx_bytes,
+            });
         let fabric = Account::Tenant(tenant.id);
         let all: Vec<Account> = ports.into_iter().chain([fabric]).collect();
         TenantReport {

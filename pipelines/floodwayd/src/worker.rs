@@ -66,7 +66,8 @@ pub fn start<W: World>(
         poll_until(worker, &clock, sleep, &stop_asked);
         drop(guard);
     };
-    let thread = std::thread::Builder::new().name("worker-0".into()).spawn(body).context("cannot start a thread")?;
+    let thread =
+        std::thread::Builder::new().name("worker-0".into()).spawn(body).context("cannot start a thread")?;
     starting.recv().map_err(|_| anyhow!("the worker's thread did not start"))??;
     tracing::info!(cpu, "worker 0 polls");
     Ok(Running { stop, thread })
@@ -82,7 +83,12 @@ impl Drop for EndsDaemon {
 }
 
 /// Polls; the worker and its queues are dropped on this thread.
-fn poll_until<B: Backend>(mut worker: Worker<B, Edge>, clock: &impl Clock, sleep: Duration, stop: &AtomicBool) {
+fn poll_until<B: Backend>(
+    mut worker: Worker<B, Edge>,
+    clock: &impl Clock,
+    sleep: Duration,
+    stop: &AtomicBool,
+) {
     let mut idle_polls = 0;
     while !stop.load(Ordering::Acquire) {
         let now = clock.now();

@@ -190,6 +190,11 @@ impl Host {
         self.jobs[id.0].report(&self.sockets)
     }
 
+    /// Gives a transfer up without a word to its peer; it has failed.
+    pub fn abandon(&mut self, id: TransferId) {
+        *self.sockets.get_mut::<tcp::Socket>(self.jobs[id.0].handle()) = tcp_socket();
+    }
+
     /// Opens a UDP socket.
     ///
     /// # Panics

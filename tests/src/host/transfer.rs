@@ -51,6 +51,10 @@ impl Job {
         Self { handle, role, bytes: 0, digest: 0xcbf2_9ce4_8422_2325, connected: false, closed: false }
     }
 
+    pub(super) fn handle(&self) -> SocketHandle {
+        self.handle
+    }
+
     /// Writes or reads what the socket has room for; returns how many bytes, and one for a close.
     pub(super) fn advance(&mut self, sockets: &mut SocketSet<'static>) -> usize {
         let socket = sockets.get_mut::<tcp::Socket>(self.handle);

@@ -2,14 +2,27 @@
 //!
 //! A new kind is a module here (a struct with [`crate::read::Read`]) and a line in `documents.rs`.
 
+mod cluster_network_policy;
 mod fabric;
+mod kubernetes;
+mod network_policy;
+mod prefix_tag;
+mod rule;
+mod selector;
 mod tenant;
 mod tenant_policy;
 
+pub(crate) use kubernetes::Metadata;
+
+pub use cluster_network_policy::{ClusterNetworkPolicy, ClusterTier};
+pub use network_policy::NetworkPolicy;
+pub use prefix_tag::PrefixTag;
+pub use rule::{Action, Direction, Labels, Peer, Protocol, Rule, Service, has_labels};
+pub use selector::{Operator, Requirement, Selector};
+
 pub use fabric::{Dscp, Fabric, FabricPort, InterfaceAddress, MTU_BYTES_MAX, MTU_BYTES_MIN, Uplink, Vtep};
 pub use tenant::{
-    FLOW_QUOTA_DEFAULT, FLOW_QUOTA_MAX, Gateway, Remote, Tenant, TenantPort, default_gateway_mac,
+    FLOW_QUOTA_DEFAULT, FLOW_QUOTA_MAX, Gateway, NAMESPACE_LABEL, NamedPort, Pod, Remote, Tenant, TenantPort,
+    default_gateway_mac,
 };
-pub use tenant_policy::{
-    Action, Direction, Labels, Peer, PortSelector, Protocol, Rule, Service, TenantPolicy, has_labels,
-};
+pub use tenant_policy::{PortSelector, TenantPolicy};

@@ -6,9 +6,10 @@ use ipnet::IpNet;
 use wire::Mac;
 
 use crate::{
-    Labels, Name, Position, Spanned,
+    Labels, Name, Position, Protocol, Spanned,
+    kinds::network_policy::is_port_name,
     limit::TENANT_PORTS_MAX,
-    read::{Fields, Read, Report},
+    read::{Fields, Read, Report, quote},
     yaml::Node,
 };
 
@@ -17,6 +18,9 @@ pub const FLOW_QUOTA_DEFAULT: u32 = 65_536;
 /// Most flow entries of one tenant in one worker that can be asked for.
 pub const FLOW_QUOTA_MAX: u32 = 1 << 24;
 
+/// The label that every tenant has: its name.
+pub const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
+
 const VNI_MAX: u32 = 0xff_ffff;
 
 /// One tenant.
@@ -24,6 +28,8 @@ const VNI_MAX: u32 = 0xff_ffff;
 pub struct Tenant {
     /// Its name.
     pub name: Spanned<Name>,
+    /// What policies of Kubernetes select it by, [`NAMESPACE_LABEL`] among them.
+    pub labels: Labels,
     /// Its segment on the fabric, 1 to 0xffffff.
     pub vni: Spanned<u32>,
     /// The gateway that floodway plays for it.
@@ -58,6 +64,19 @@ pub struct TenantPort {
     pub addresses: Vec<Spanned<IpAddr>>,
     /// What policies select it by.
     pub labels: Labels,
+    /// Names for what its host listens on.
+    pub named_ports: Vec<NamedPort>,
+}
+
+/// A name for a port that a host listens on, as `containerPort` has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NamedPort {
+    /// The name, unique on its host.
+    pub name: Spanned<String>,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The number.
+    pub port: u16,
 }
 
 /// A tenant's host behind a remote tunnel endpoint.
@@ -73,8 +92,23 @@ pub struct Remote {
     pub addresses: Vec<Spanned<IpAddr>>,
     /// Prefixes that are routed to the host.
     pub prefixes: Vec<Spanned<IpNet>>,
+    /// What policies of Kubernetes select it by. Without labels it is none of their pods.
+    pub labels: Option<Labels>,
+    /// Names for what it listens on.
+    pub named_ports: Vec<NamedPort>,
     /// Where it was written.
     pub at: Position,
+}
+
+/// A host of a tenant, as policies of Kubernetes see it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pod<'a> {
+    /// Its addresses.
+    pub addresses: &'a [Spanned<IpAddr>],
+    /// What it is selected by.
+    pub labels: &'a Labels,
+    /// Names for what it listens on.
+    pub named_ports: &'a [NamedPort],
 }
 
 /// `02:fd:vv:vv:vv:01` with the three bytes of the VNI: locally administered, and different for each tenant.
@@ -89,12 +123,32 @@ impl Tenant {
         self.ports.iter().find(|port| &**port.port == name)
     }
 
+    /// What policies of Kubernetes see of the tenant: its ports, and its remotes that have labels.
+    pub fn pods(&self) -> impl Iterator<Item = Pod<'_>> {
+        let ports = self.ports.iter().map(|port| Pod {
+            addresses: &port.addresses,
+            labels: &port.labels,
+            named_ports: &port.named_ports,
+        });
+        let remotes = self.remotes.iter().filter_map(|remote| {
+            let labels = remote.labels.as_ref()?;
+            Some(Pod { addresses: &remote.addresses, labels, named_ports: &remote.named_ports })
+        });
+        ports.chain(remotes)
+    }
+
     /// The remote host of that name.
     pub fn remote(&self, name: &str) -> Option<&Remote> {
         self.remotes.iter().find(|remote| remote.name.as_ref().is_some_and(|own| &***own == name))
     }
 
-    pub(crate) fn read(name: Spanned<Name>, spec: &Node, report: &mut Report) -> Option<Self> {
+    pub(crate) fn read(
+        name: Spanned<Name>,
+        mut labels: Labels,
+        spec: &Node,
+        report: &mut Report,
+    ) -> Option<Self> {
+        labels.insert(NAMESPACE_LABEL.into(), name.to_string());
         let mut fields = Fields::of(spec, "the spec of a Tenant", report)?;
         let vni = fields.required_number("vni", 1..=VNI_MAX);
         let gateway: Option<GivenGateway> = fields.optional("gateway");
@@ -104,7 +158,7 @@ impl Tenant {
         let is_whole = fields.finish();
         let vni = vni?;
         let gateway = gateway.unwrap_or_default().of(vni);
-        Some(Self { name, vni, gateway, ports, remotes, flow_quota: quota.flows, is_whole })
+        Some(Self { name, labels, vni, gateway, ports, remotes, flow_quota: quota.flows, is_whole })
     }
 }
 
@@ -152,8 +206,9 @@ impl Read for TenantPort {
         let mac = fields.required("mac");
         let addresses = fields.required("addresses");
         let labels = fields.optional("labels").unwrap_or_default();
+        let named_ports = fields.list("namedPorts");
         fields.finish();
-        Some(Self { port: port?, mac: mac?, addresses: addresses?, labels })
+        Some(Self { port: port?, mac: mac?, addresses: addresses?, labels, named_ports })
     }
 }
 
@@ -165,9 +220,29 @@ impl Read for Remote {
         let mac = fields.required("mac");
         let addresses = fields.required("addresses");
         let prefixes = fields.list("prefixes");
+        let labels = fields.optional("labels");
+        let named_ports = fields.list("namedPorts");
         let at = fields.at();
         fields.finish();
-        Some(Self { name, vtep: vtep?, mac: mac?, addresses: addresses?, prefixes, at })
+        Some(Self { name, vtep: vtep?, mac: mac?, addresses: addresses?, prefixes, labels, named_ports, at })
+    }
+}
+
+impl Read for NamedPort {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        let mut fields = Fields::of(node, "a named port", report)?;
+        let name: Option<Spanned<String>> = fields.required("name");
+        let protocol = fields.required("protocol");
+        let port = fields.required_number("port", 1..=u16::MAX.into());
+        fields.finish();
+        let name = name?;
+        if !is_port_name(&name.value) {
+            report
+                .error(name.at, format!("{} cannot be a port's name", quote(&name.value)))
+                .help("use up to 15 lower-case letters, digits and `-`, with a letter among them");
+            return None;
+        }
+        Some(Self { name, protocol: protocol?, port: u16::try_from(*port?).ok()? })
     }
 }
 

@@ -1,12 +1,10 @@
 //! Kind `TenantPolicy`: what a tenant's ports may send and be sent.
 
-use std::collections::BTreeMap;
-
 use ipnet::IpNet;
 
 use crate::{
-    Name, Position, Spanned,
-    read::{Fields, Read, Report, number, quote, text, unexpected, word},
+    Direction, Labels, Name, Peer, Protocol, Rule, Service, Spanned, has_labels,
+    read::{Fields, Read, Report, number, quote, text, unexpected},
     suggest::did_you_mean,
     yaml::{Node, Value},
 };
@@ -15,9 +13,6 @@ use crate::{
 const PRIORITY_DEFAULT: u16 = 1000;
 /// A queue pair number has 24 bits (InfiniBand, BTH).
 const QUEUE_PAIR_MAX: u32 = 0xff_ffff;
-
-/// Labels of a port, or labels that a port must have.
-pub type Labels = BTreeMap<String, String>;
 
 /// An ordered list of rules for some ports of one tenant.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,79 +41,6 @@ pub enum PortSelector {
     Named(Vec<Spanned<Name>>),
     /// Those that have all these labels.
     Labelled(Spanned<Labels>),
-}
-
-/// Which way a packet goes, as the port's host sees it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Direction {
-    /// From the host.
-    Egress,
-    /// To the host.
-    Ingress,
-}
-
-/// One rule. Its conditions are all to hold.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Rule {
-    /// Where it was written.
-    pub at: Position,
-    /// What becomes of packets that it matches.
-    pub action: Action,
-    /// The far side is one of these. `None` is anybody; an empty list is nobody.
-    pub peers: Option<Vec<Peer>>,
-    /// The packet is one of these. `None` is any packet; an empty list is none.
-    pub services: Option<Vec<Service>>,
-}
-
-/// What becomes of a packet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Action {
-    /// Forward.
-    Accept,
-    /// Drop and count.
-    Deny,
-}
-
-/// A far side.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Peer {
-    /// A prefix without some of its parts.
-    IpBlock {
-        /// The addresses meant.
-        cidr: Spanned<IpNet>,
-        /// Parts of it that are not meant; other peers are not affected.
-        except: Vec<Spanned<IpNet>>,
-    },
-    /// The addresses of the tenant's ports that have all these labels.
-    Ports(Spanned<Labels>),
-    /// The addresses and prefixes of the tenant's remote host of that name.
-    Remote(Spanned<Name>),
-}
-
-/// A kind of packets. Ranges are inclusive.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Service {
-    /// A protocol with ports, to these destination ports.
-    Ports(Protocol, u16, u16),
-    /// ICMP, of this type and code when given.
-    Icmp(Option<u8>, Option<u8>),
-    /// ICMPv6, of this type and code when given.
-    Icmpv6(Option<u8>, Option<u8>),
-    /// RoCEv2 to these queue pairs.
-    Roce(u32, u32),
-    /// Everything of this IP protocol.
-    Number(u8),
-}
-
-/// A protocol with ports.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Protocol {
-    /// TCP.
-    Tcp,
-    /// UDP; RoCEv2 is UDP to port 4791.
-    Udp,
-    /// SCTP.
-    Sctp,
 }
 
 impl TenantPolicy {
@@ -158,11 +80,6 @@ impl PortSelector {
             Self::Labelled(wanted) => has_labels(labels, wanted),
         }
     }
-}
-
-/// True when `labels` holds all of `wanted`.
-pub fn has_labels(labels: &Labels, wanted: &Labels) -> bool {
-    wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
 }
 
 impl Read for PortSelector {
@@ -223,26 +140,22 @@ fn warn_of_empty(fields: &mut Fields, name: &'static str, meaning: &str) {
     }
 }
 
-impl Read for Action {
-    fn read(node: &Node, report: &mut Report) -> Option<Self> {
-        word(node, "an action", &[("Accept", Self::Accept), ("Deny", Self::Deny)], report)
-    }
-}
-
 impl Read for Peer {
     fn read(node: &Node, report: &mut Report) -> Option<Self> {
         let mut fields = Fields::of(node, "a peer", report)?;
         let block = fields.node("ipBlock");
         let ports = fields.node("ports");
-        let remote = fields.node("remote");
+        let names = ["remote", "tag", "tenant"].map(|name| fields.node(name));
         let at = fields.at();
         fields.finish();
-        match (block, ports, remote) {
-            (Some(block), None, None) => read_block(block, report),
-            (None, Some(ports), None) => read_match_labels(ports, report).map(Self::Ports),
-            (None, None, Some(remote)) => Read::read(remote, report).map(Self::Remote),
+        match (block, ports, names) {
+            (Some(block), None, [None, None, None]) => read_block(block, report),
+            (None, Some(ports), [None, None, None]) => read_match_labels(ports, report).map(Self::Ports),
+            (None, None, [Some(remote), None, None]) => Read::read(remote, report).map(Self::Remote),
+            (None, None, [None, Some(tag), None]) => Read::read(tag, report).map(Self::Tag),
+            (None, None, [None, None, Some(tenant)]) => Read::read(tenant, report).map(Self::Tenant),
             _ => {
-                report.error(at, "a peer is exactly one of `ipBlock`, `ports` and `remote`");
+                report.error(at, "a peer is exactly one of `ipBlock`, `ports`, `remote`, `tag` and `tenant`");
                 None
             }
         }
@@ -255,12 +168,17 @@ fn read_block(node: &Node, report: &mut Report) -> Option<Peer> {
     let except: Vec<Spanned<IpNet>> = fields.list("except");
     fields.finish();
     let cidr = cidr?;
+    check_except(cidr, &except, report);
+    Some(Peer::IpBlock { cidr, except })
+}
+
+/// Exceptions lie inside their block.
+pub(super) fn check_except(cidr: Spanned<IpNet>, except: &[Spanned<IpNet>], report: &mut Report) {
     for part in except.iter().filter(|part| !cidr.contains(&part.value)) {
         report
             .error(part.at, format!("except {} is not inside {}", part.value, cidr.value))
             .related(cidr.at, "the block that it is an exception of");
     }
-    Some(Peer::IpBlock { cidr, except })
 }
 
 /// The protocol of a service as written.
@@ -326,6 +244,10 @@ impl Read for Service {
             fields.misplaced(name, "only ICMP and ICMPv6 have types and codes");
         }
         fields.misplaced("queuePairs", "only RoCEv2 has queue pairs");
+        fields.misplaced(
+            "opcodeClass",
+            "flows are keyed by queue pair, not by packet: a rule cannot tell opcodes apart",
+        );
         let is_whole = fields.finish();
         service.filter(|_| is_whole)
     }

@@ -8,14 +8,14 @@ use crate::{
     icmpv6,
     ipv4::protocol,
     ipv6::{self, Ipv6},
-    nd::{HOP_LIMIT, Head, NeighborAdvertisement, NeighborSolicitation, option},
+    nd::{HOP_LIMIT, Head, NeighbourAdvertisement, NeighbourSolicitation, option},
 };
 use zerocopy::{
     Immutable, IntoBytes,
     network_endian::{U16, U32},
 };
 
-const MESSAGE_LEN: usize = size_of::<NeighborSolicitation>() + 8;
+const MESSAGE_LEN: usize = size_of::<NeighbourSolicitation>() + 8;
 /// Length of either frame, bytes.
 pub const ND_FRAME_LEN: usize = ethernet::HEADER_LEN + ipv6::HEADER_LEN + MESSAGE_LEN;
 
@@ -25,7 +25,7 @@ const ALL_NODES: [u8; 16] = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 ///
 /// # Errors
 /// [`BuildError::NoRoom`] below [`ND_FRAME_LEN`].
-pub fn neighbor_solicitation(
+pub fn neighbour_solicitation(
     out: &mut [u8],
     src_mac: Mac,
     src_ip: [u8; 16],
@@ -33,20 +33,20 @@ pub fn neighbor_solicitation(
 ) -> Result<usize, BuildError> {
     let dst_ip = solicited_node(target);
     let addresses = Addresses { src_mac, dst_mac: multicast_mac(dst_ip), src_ip, dst_ip };
-    let head = Head { kind: icmpv6::NEIGHBOR_SOLICITATION, code: 0, checksum: U16::ZERO };
-    let message = NeighborSolicitation { head, reserved: U32::ZERO, target };
+    let head = Head { kind: icmpv6::NEIGHBOUR_SOLICITATION, code: 0, checksum: U16::ZERO };
+    let message = NeighbourSolicitation { head, reserved: U32::ZERO, target };
     write(out, &addresses, &message, option::SOURCE_LINK_LAYER)
 }
 
-/// Tells `asker` (MAC and IP) that `target` is at `mac`, with `flags` of [`NeighborAdvertisement`].
+/// Tells `asker` (MAC and IP) that `target` is at `mac`, with `flags` of [`NeighbourAdvertisement`].
 ///
 /// An asker without an address (`::`, duplicate address detection) is told by multicast, and then
-/// [`NeighborAdvertisement::SOLICITED`] is left out (section 7.2.4).
+/// [`NeighbourAdvertisement::SOLICITED`] is left out (section 7.2.4).
 ///
 /// # Errors
 /// [`BuildError::NoRoom`] below [`ND_FRAME_LEN`]; [`BuildError::Unanswerable`] if the asker's address is a
 /// multicast one.
-pub fn neighbor_advertisement(
+pub fn neighbour_advertisement(
     out: &mut [u8],
     mac: Mac,
     target: [u8; 16],
@@ -56,13 +56,13 @@ pub fn neighbor_advertisement(
     let (dst_mac, dst_ip, flags) = match asker {
         (_, [0xff, ..]) => return Err(BuildError::Unanswerable),
         (_, ip) if ip == [0; 16] => {
-            (multicast_mac(ALL_NODES), ALL_NODES, flags & !NeighborAdvertisement::SOLICITED)
+            (multicast_mac(ALL_NODES), ALL_NODES, flags & !NeighbourAdvertisement::SOLICITED)
         }
         (mac, ip) => (mac, ip, flags),
     };
     let addresses = Addresses { src_mac: mac, dst_mac, src_ip: target, dst_ip };
-    let head = Head { kind: icmpv6::NEIGHBOR_ADVERTISEMENT, code: 0, checksum: U16::ZERO };
-    let message = NeighborAdvertisement { head, flags: U32::new(flags), target };
+    let head = Head { kind: icmpv6::NEIGHBOUR_ADVERTISEMENT, code: 0, checksum: U16::ZERO };
+    let message = NeighbourAdvertisement { head, flags: U32::new(flags), target };
     write(out, &addresses, &message, option::TARGET_LINK_LAYER)
 }
 

@@ -14,44 +14,63 @@ use super::{DPDK, World};
 use crate::args::{Args, Memory};
 use crate::clock::TscClock;
 
+/// Bytes of a frame beside its IP packet: Ethernet header, VLAN tag and FCS.
+const FRAME_OVERHEAD: u16 = 22;
+/// A PCI address that no device has.
+const NO_DEVICE: &str = "0000:00:00.0";
 /// Ordinary memory for DPDK when there are no hugepages, in MiB.
 const NO_HUGE_MIB: u32 = 512;
 
-/// Open ports. The fields are dropped in this order: ports, buffers, DPDK itself.
+/// Open ports. Buffers and DPDK itself are dropped after them.
 pub struct DpdkPorts {
     ports: Vec<DpdkPort>,
     pool: Mempool,
     eal: Arc<Eal>,
 }
 
+impl Drop for DpdkPorts {
+    /// Last opened, first closed: a card's uplink must outlive its representors.
+    fn drop(&mut self) {
+        while self.ports.pop().is_some() {}
+    }
+}
+
 /// Starts DPDK and opens every device of the program.
 pub fn open(args: &Args, program: &Program) -> anyhow::Result<DpdkPorts> {
     let eal = Arc::new(start_eal(args, &program.devices).context("DPDK does not start")?);
-    let pool = Mempool::new(&eal, &PoolConfig::new("floodway", args.buffers)).context("no packet buffers")?;
-    let mut ports = Vec::new();
+    let pool = Mempool::new(&eal, &pool_config(args, &program.devices)).context("no packet buffers")?;
+    let mut opened = DpdkPorts { ports: Vec::new(), pool, eal };
     for device in &program.devices {
         check_interface_mtu(device)?;
-        let config = DpdkPortConfig { queues: 1, pool: pool.clone(), mtu: device.mtu };
-        let port = DpdkPort::open(&eal, devargs(device), config).with_context(|| format!("port {:?}", device.name))?;
+        let config = DpdkPortConfig { queues: 1, pool: opened.pool.clone(), mtu: device.mtu };
+        let port = DpdkPort::open(&opened.eal, devargs(device), config)
+            .with_context(|| format!("port {:?}", device.name))?;
         let mac = Mac(port.facts().mac);
         tracing::info!(port = device.name, device = device.device, driver = port.facts().driver, %mac, "open");
-        ports.push(port);
+        opened.ports.push(port);
     }
-    Ok(DpdkPorts { ports, pool, eal })
+    Ok(opened)
+}
+
+/// Buffers that hold the largest frame of any port.
+fn pool_config(args: &Args, devices: &[Device]) -> PoolConfig {
+    let standard = PoolConfig::new("floodway", args.buffers);
+    let frame = devices.iter().map(|device| device.mtu.saturating_add(FRAME_OVERHEAD)).max().unwrap_or(0);
+    PoolConfig { room_bytes: standard.room_bytes.max(frame), ..standard }
 }
 
 fn start_eal(args: &Args, devices: &[Device]) -> anyhow::Result<Eal> {
     let builder = Eal::builder().lcores([main_cpu()?]);
     let builder = match args.memory {
-        Memory::InMemory => builder.in_memory(),
+        Memory::Anonymous => builder.in_memory(),
         Memory::Hugetlbfs => builder.file_prefix(&args.file_prefix),
         Memory::NoHuge => builder.no_huge(NO_HUGE_MIB).no_shconf().file_prefix(&args.file_prefix),
     };
-    let on_pci = |device: &&Device| is_pci(devargs(device));
-    let builder = match devices.iter().find(on_pci) {
-        None => builder.no_pci(),
-        // Only what the Fabric names is taken from the kernel, and with the arguments that it gives.
-        Some(_) => devices.iter().filter(on_pci).fold(builder, |builder, device| builder.allow(devargs(device))),
+    let builder = match devices.iter().any(|device| is_pci(devargs(device))) {
+        false => builder.no_pci(),
+        // EAL itself takes no PCI device from the kernel: it is told to look at one that does not exist. Each that the
+        // Fabric names is probed when its port is opened, with the arguments given there.
+        true => builder.allow(NO_DEVICE),
     };
     let builder = args.eal_args.iter().fold(builder, |builder, arg| builder.arg(arg));
     Ok(builder.init()?)
@@ -90,7 +109,8 @@ fn devargs(device: &Device) -> &str {
 /// `0000:03:00.0`, `03:00.0` or `auxiliary:mlx5_core.sf.4`, with arguments or without.
 fn is_pci(devargs: &str) -> bool {
     let name = devargs.split(',').next().unwrap_or_default();
-    name.starts_with("auxiliary:") || name.ends_with(|c: char| c.is_ascii_digit()) && name.contains(':') && name.contains('.')
+    name.starts_with("auxiliary:")
+        || name.ends_with(|c: char| c.is_ascii_digit()) && name.contains(':') && name.contains('.')
 }
 
 impl World for DpdkPorts {
@@ -103,7 +123,9 @@ impl World for DpdkPorts {
     }
 
     fn take_ports(&mut self) -> anyhow::Result<WorkerPorts<DpdkBackend>> {
-        let take = |port: &mut DpdkPort| port.take(0).map(Some).ok_or_else(|| anyhow!("the queues are given out already"));
+        let take = |port: &mut DpdkPort| {
+            port.take(0).map(Some).ok_or_else(|| anyhow!("the queues are given out already"))
+        };
         let queues = self.ports.iter_mut().map(take).collect::<anyhow::Result<_>>()?;
         Ok(WorkerPorts { queues, allocator: DpdkAllocator::new(self.pool.clone()) })
     }

@@ -1,9 +1,6 @@
 //! Ports without DPDK: memory, TAP and capture files.
 
-use std::sync::Arc;
-
 use anyhow::{Context, anyhow};
-use backends::counts::PortCounters;
 use backends::host::{self, HostBackend};
 use backends::memory::{Pool, Wire};
 use edge::Facts;
@@ -21,24 +18,22 @@ pub struct HostPorts {
     facts: Vec<Facts>,
     pool: Pool,
     /// Kept open: a memory port whose other end is gone takes no more packets.
-    _wires: Vec<Wire>,
-    counters: Vec<(String, Arc<PortCounters>)>,
+    far_ends: Vec<Wire>,
 }
 
 /// Opens every device of the program.
 pub fn open(args: &Args, program: &Program) -> anyhow::Result<HostPorts> {
     let mtu = program.devices.iter().map(|device| device.mtu).max().unwrap_or(0);
-    let pool = Pool::with_room(args.buffers as usize, usize::from(mtu) + backends::FRAME_OVERHEAD);
-    let mut ports =
-        HostPorts { queues: Some(Vec::new()), facts: Vec::new(), pool, _wires: Vec::new(), counters: Vec::new() };
+    // One byte more than the longest frame, by which a TAP knows of a longer one.
+    let pool = Pool::with_room(args.buffers as usize, usize::from(mtu) + backends::FRAME_OVERHEAD + 1);
+    let mut ports = HostPorts { queues: Some(Vec::new()), facts: Vec::new(), pool, far_ends: Vec::new() };
     for device in &program.devices {
         let opened = host::open(&device.device, device.mtu, &ports.pool)
             .with_context(|| format!("port {:?}", device.name))?;
         tracing::info!(port = device.name, device = device.device, mac = %opened.facts.mac, "open");
         ports.facts.push(Facts { mac: opened.facts.mac });
         ports.queues.get_or_insert_default().push(Some(opened.io));
-        ports._wires.extend(opened.wire);
-        ports.counters.push((device.name.clone(), opened.counters));
+        ports.far_ends.extend(opened.wire);
     }
     Ok(ports)
 }

@@ -1,0 +1,75 @@
+//! What one program changes about another: tenants and their parts, tables in use, and verdicts.
+//!
+//! Verdicts are compared exactly, not by samples: see [`classes`](self::classes). A class speaks of what one port's
+//! rules say; its example is judged from end to end.
+
+mod classes;
+mod flows;
+mod parts;
+
+use policy::Diagnostics;
+use program::{Program, limit};
+use serde::{Deserialize, Serialize};
+
+pub use classes::{
+    AddressRange, Class, Classes, Example, PEERS_SHOWN_MAX, Protocol, ServiceRange, compare as classes,
+};
+pub use flows::{FLOW_CHANGES_MAX, FlowChange, FlowChanges, flows, service_of};
+pub use parts::{Change, Part, TenantChange};
+
+/// What would change.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Plan {
+    /// False when the two programs are the same but for generation and files.
+    pub changed: bool,
+    /// Devices, uplink and tunnel endpoints.
+    pub fabric: Vec<Part>,
+    /// Tenants that change, by name.
+    pub tenants: Vec<TenantChange>,
+    /// Tables in use.
+    pub capacity: Vec<Capacity>,
+    /// Packets that rules would judge otherwise.
+    pub classes: Classes,
+    /// Open flows that would be judged otherwise.
+    pub flows: FlowChanges,
+    /// What somebody should look at in the files.
+    #[serde(default, skip_serializing_if = "Diagnostics::is_empty")]
+    pub warnings: Diagnostics,
+}
+
+/// How much of a bounded table is in use.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Capacity {
+    /// Its name.
+    pub table: String,
+    /// Entries now, holes among them.
+    pub before: usize,
+    /// Entries then.
+    pub after: usize,
+    /// Entries at most.
+    pub bound: usize,
+}
+
+/// Compares two programs. Flows and warnings are the caller's to add.
+pub fn diff(old: &Program, new: &Program) -> Plan {
+    let fabric = parts::fabric(old, new);
+    let tenants = parts::tenants(old, new);
+    let classes = classes::compare(old, new);
+    let changed = !(fabric.is_empty() && tenants.is_empty() && classes.list.is_empty());
+    Plan { changed, fabric, tenants, capacity: capacity(old, new), classes, ..Plan::default() }
+}
+
+fn capacity(old: &Program, new: &Program) -> Vec<Capacity> {
+    let row = |table: &str, count: fn(&Program) -> usize, bound| Capacity {
+        table: table.into(),
+        before: count(old),
+        after: count(new),
+        bound,
+    };
+    vec![
+        row("ports", |program| program.devices.len(), limit::PORTS),
+        row("tenants", |program| program.tenants.len(), limit::TENANTS),
+        row("vteps", |program| program.vteps.len(), limit::VTEPS),
+        row("rules", |program| program.rules.len(), limit::RULES),
+    ]
+}

@@ -1,0 +1,355 @@
+//! Why a packet gets its verdict: each rule that is asked, the way that it goes, and what its answers meet.
+//!
+//! The verdict is that of [`Program::judge`] and of the same checks around it that the data plane makes, in its order;
+//! `tests/tests/explain.rs` holds the two together. What only a running data plane knows is named, not guessed:
+//! whether a flow is open, whether a next hop has answered, the uplink's own MAC.
+
+mod frame;
+mod question;
+mod spelling;
+mod words;
+
+use std::net::IpAddr;
+
+use program::{DropReason, Flow, Ingress, Place, Port, Program, RuleId, RuleListId, Service, Tier, Verdict};
+use wire::Mac;
+
+pub use frame::Arrival;
+pub use question::{Question, QuestionError};
+pub use spelling::{peer_text, service_text};
+pub use words::{
+    Explanation, Headers, Reason, Replies, RuleList, RuleSeen, Side, Tunnel, Verdict as Outcome, Way,
+};
+pub(crate) use words::{service as headers_text, verdict as verdict_text};
+
+/// Most rules of one list that an explanation shows; the one that decides is always among them.
+pub const RULES_SHOWN_MAX: usize = 1000;
+
+/// ICMP types that are errors about another packet (RFC 792), as the data plane takes them.
+const ICMP_ERRORS: [u8; 5] = [3, 4, 5, 11, 12];
+const ICMP_REDIRECT: u8 = 5;
+
+/// A packet of a tenant, as its headers say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Packet {
+    /// What rules look at.
+    pub flow: Flow,
+    /// First or later: answers to fragments are not told by state.
+    pub is_fragment: bool,
+    /// What only a frame tells; without it all is as it should be.
+    pub link: Option<Link>,
+}
+
+/// What of a frame matters besides its flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Link {
+    /// Destination MAC.
+    pub dst_mac: Mac,
+    /// TTL or hop limit.
+    pub hop_limit: u8,
+    /// Length of the IP packet, in bytes.
+    pub ip_len: u16,
+}
+
+/// Explains a packet of a tenant, as the one that opens its flow.
+pub fn explain(program: &Program, packet: &Packet) -> Explanation {
+    let mut explanation = Explanation { headers: Some(headers(packet)), ..start(program, &packet.flow) };
+    match fate(program, packet, &mut explanation) {
+        Ok(outcome) => explanation.verdict = outcome,
+        Err(reason) => explanation.refuse(reason),
+    }
+    explanation
+}
+
+/// Explains a frame that a port receives: a tenant's, or the uplink's with a tunnel's headers around it.
+pub fn explain_frame(program: &Program, port: program::PortId, frame: &[u8]) -> Explanation {
+    let Arrival { tenant, from, outcome } = frame::arrive(program, port, frame);
+    let place = Explanation {
+        from: from.map_or_else(|| program.port_name(port).into(), |from| name(program, from)),
+        tenant: tenant.and_then(|id| program.tenant(id)).map(|tenant| tenant.name.clone()),
+        vni: tenant.and_then(|id| program.tenant(id)).map(|tenant| tenant.vni.0),
+        ..Explanation::default()
+    };
+    match outcome {
+        Ok(frame::Content::Packet(packet)) => explain(program, &packet),
+        Ok(frame::Content::Neighbour) => Explanation { verdict: Outcome::Neighbour, ..place },
+        Ok(frame::Content::Local) => Explanation { verdict: Outcome::Local, ..place },
+        Err(reason) => {
+            let mut refused = place;
+            refused.refuse(reason);
+            refused
+        }
+    }
+}
+
+fn start(program: &Program, flow: &Flow) -> Explanation {
+    let tenant = program.tenant(flow.tenant);
+    Explanation {
+        tenant: tenant.map(|tenant| tenant.name.clone()),
+        vni: tenant.map(|tenant| tenant.vni.0),
+        from: name(program, flow.ingress),
+        ..Explanation::default()
+    }
+}
+
+fn headers(packet: &Packet) -> Headers {
+    let Flow { src, dst, service, src_port, .. } = packet.flow;
+    Headers { src, dst, service: words::service(service, src_port), is_fragment: packet.is_fragment }
+}
+
+/// In the order of the data plane: what it does not look up, the gateway, the program, and the way out.
+fn fate(program: &Program, packet: &Packet, told: &mut Explanation) -> Result<Outcome, DropReason> {
+    let flow = &packet.flow;
+    let tenant = program.tenant(flow.tenant).ok_or(DropReason::NoTenant)?;
+    if let Some(outcome) = unasked(program, packet, told)? {
+        return Ok(outcome);
+    }
+    if let (Ingress::Port(port), true) = (flow.ingress, tenant.gateways.contains(&flow.dst)) {
+        return gateway(program, port, tenant.gateway_mac, packet);
+    }
+    told.lists = ask(program, flow);
+    let judged = program.judge(flow);
+    told.rule = match &judged {
+        Ok(allowed) => allowed.rule,
+        Err(refused) => refused.rule,
+    }
+    .map(|rule| program.origin(rule));
+    let mirror = mirror(program, packet);
+    if let Err(refused) = judged {
+        let by_rules = matches!(refused.reason, DropReason::PolicyDeny | DropReason::PolicyDefault);
+        told.passes_as_answer = by_rules && !is_echo_request(flow.service) && is_open_to(program, mirror);
+        return Err(refused.reason);
+    }
+    told.replies = Some(replies(program, packet, mirror));
+    deliver(program, packet, told)
+}
+
+/// ICMP errors, neighbour discovery and groups, for which rules are not asked.
+fn unasked(
+    program: &Program,
+    packet: &Packet,
+    told: &mut Explanation,
+) -> Result<Option<Outcome>, DropReason> {
+    let is_later = matches!(packet.flow.service, Service::Opaque(_));
+    let is_group = packet.link.is_some_and(|link| link.dst_mac.0[0] & 1 != 0);
+    let is_error = match packet.flow.service {
+        Service::Icmp(ICMP_REDIRECT, _) => return Err(DropReason::RouterAdvertisement),
+        Service::Icmp(kind, _) => ICMP_ERRORS.contains(&kind),
+        Service::Icmpv6(kind, _) if wire::icmpv6::is_neighbour_discovery(kind) => {
+            return Ok(Some(Outcome::Neighbour));
+        }
+        Service::Icmpv6(kind, _) => (1..=127).contains(&kind),
+        _ => false,
+    };
+    if is_group {
+        return Err(DropReason::Group);
+    }
+    if !is_error || is_later {
+        return Ok(None);
+    }
+    program.way(&packet.flow)?;
+    deliver(program, packet, told)?;
+    Ok(Some(Outcome::ByState))
+}
+
+/// The gateway that floodway plays answers echo requests, and nothing else.
+fn gateway(
+    program: &Program,
+    port: program::PortId,
+    mac: Mac,
+    packet: &Packet,
+) -> Result<Outcome, DropReason> {
+    if !program.owns(port, packet.flow.src) {
+        return Err(DropReason::SpoofedAddress);
+    }
+    if packet.link.is_some_and(|link| link.dst_mac != mac) {
+        return Err(DropReason::UnknownDestinationMac);
+    }
+    let is_request = matches!(packet.flow.service, Service::Icmp(8, 0) | Service::Icmpv6(128, 0));
+    if is_request && !packet.is_fragment { Ok(Outcome::Answered) } else { Err(DropReason::NoService) }
+}
+
+/// Where an allowed packet goes, and whether it fits there and may travel on.
+fn deliver(program: &Program, packet: &Packet, told: &mut Explanation) -> Result<Outcome, DropReason> {
+    let way = program.way(&packet.flow)?;
+    let tenant = program.tenant(packet.flow.tenant).ok_or(DropReason::NoTenant)?;
+    let (mtu_bytes, tunnel) = match way.place {
+        Place::Port(port) => (program.port(port).ok_or(DropReason::NoRoute)?.mtu, None),
+        Place::Vtep(vtep) => {
+            let (mtu, tunnel) = tunnel(program, tenant, vtep).ok_or(DropReason::NoRoute)?;
+            (mtu, Some(tunnel))
+        }
+    };
+    let to = name(program, way.place.into());
+    told.way = Some(Way { to, dst_mac: way.dst_mac.to_string(), mtu_bytes, tunnel });
+    let Some(link) = packet.link else { return Ok(Outcome::Forwarded) };
+    if link.ip_len > mtu_bytes {
+        return Err(DropReason::TooBig);
+    }
+    match link.dst_mac {
+        mac if mac == tenant.gateway_mac && link.hop_limit <= 1 => Err(DropReason::TtlExpired),
+        mac if mac == tenant.gateway_mac || mac == way.dst_mac => Ok(Outcome::Forwarded),
+        _ => Err(DropReason::UnknownDestinationMac),
+    }
+}
+
+/// Headers of the tunnel to an endpoint, and the largest inner IP packet that it carries.
+fn tunnel(program: &Program, tenant: &program::Tenant, vtep: program::VtepId) -> Option<(u16, Tunnel)> {
+    let (remote, uplink) = (program.vtep(vtep)?, program.uplink.as_ref()?);
+    let is_family = |address: &IpAddr| address.is_ipv4() == remote.address.is_ipv4();
+    let src = uplink.addresses.iter().map(ipnet::IpNet::addr).find(is_family)?;
+    let addresses = match (src, remote.address) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            wire::vxlan::Addresses::V4 { src: src.octets(), dst: dst.octets() }
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            wire::vxlan::Addresses::V6 { src: src.octets(), dst: dst.octets() }
+        }
+        _ => return None,
+    };
+    let vni = wire::vxlan::Vni::new(tenant.vni.0)?;
+    let outer = wire::vxlan::Outer::new(Mac::default(), Mac::default(), addresses, vni);
+    let overhead = wire::vxlan::Template::new(&outer).overhead() as u16;
+    let device = program.devices.get(usize::from(uplink.port.0))?;
+    let shown = Tunnel {
+        vni: tenant.vni.0,
+        src,
+        dst: remote.address,
+        dst_port: wire::vxlan::PORT,
+        next_hop: remote.next_hop,
+        next_hop_mac: remote.mac.map(|mac| mac.to_string()),
+        uplink: device.name.clone(),
+    };
+    Some((device.mtu.saturating_sub(overhead), shown))
+}
+
+/// The rules of the sending and of the receiving port, as far as they are asked: the second list is not when the first
+/// says no.
+fn ask(program: &Program, flow: &Flow) -> Vec<RuleList> {
+    let Ok(way) = program.way(flow) else { return Vec::new() };
+    let mut lists = Vec::new();
+    if let (Some(list), Ingress::Port(port)) = (way.egress, flow.ingress) {
+        lists.push(walk(program, list, program.port(port), Side::Egress, flow.dst, flow.service));
+    }
+    let is_open = lists.iter().all(|list| list.accepts);
+    if let (Some(list), Place::Port(port), true) = (way.ingress, way.place, is_open) {
+        lists.push(walk(program, list, program.port(port), Side::Ingress, flow.src, flow.service));
+    }
+    lists
+}
+
+fn walk(
+    program: &Program,
+    list: RuleListId,
+    port: Option<&Port>,
+    side: Side,
+    peer: IpAddr,
+    service: Service,
+) -> RuleList {
+    let decision = program.decide(list, peer, service);
+    let asked = asked(program, list, peer, service);
+    let end = decision.rule.and_then(|hit| asked.iter().position(|rule| *rule == hit));
+    let looked_at = end.map_or(asked.len(), |end| end + 1);
+    // The last ones are kept: the one that decides is the last.
+    let omitted = looked_at.saturating_sub(RULES_SHOWN_MAX);
+    let see = |rule: &RuleId| seen(program, *rule, peer, service);
+    RuleList {
+        port: port.map_or("?", |port| program.port_name(port.id)).into(),
+        side,
+        peer,
+        omitted,
+        rules: asked[omitted..looked_at].iter().filter_map(see).collect(),
+        accepts: decision.verdict == Verdict::Accept,
+        is_default: decision.rule.is_none(),
+    }
+}
+
+/// The rules of a list that a packet meets: those that a tier has passed over, once it passed the packet on, are not.
+fn asked(program: &Program, list: RuleListId, peer: IpAddr, service: Service) -> Vec<RuleId> {
+    let ids = program.rule_lists.get(list.0 as usize).map_or(&[][..], Vec::as_slice);
+    let mut left: Option<Tier> = None;
+    let meets = |id: &&RuleId| {
+        let Some(rule) = program.rules.get(id.0 as usize) else { return false };
+        let is_met = left.is_none_or(|left| rule.tier > left);
+        if is_met && rule.verdict == Verdict::Pass && rule.matches(peer, service) && rule.is_certain(service)
+        {
+            left = Some(rule.tier);
+        }
+        is_met
+    };
+    ids.iter().filter(meets).copied().collect()
+}
+
+fn seen(program: &Program, id: RuleId, peer: IpAddr, service: Service) -> Option<RuleSeen> {
+    let rule = program.rules.get(id.0 as usize)?;
+    let mismatch = rule.mismatch(peer, service);
+    Some(RuleSeen {
+        origin: program.origin(id),
+        verdict: words::verdict(rule.verdict).into(),
+        matches: mismatch.is_none(),
+        mismatch: mismatch.map(|mismatch| words::mismatch(mismatch).into()),
+        why: words::why(rule, mismatch, peer, service),
+    })
+}
+
+/// What becomes of the answers to an allowed packet.
+fn replies(program: &Program, packet: &Packet, mirror: Option<Flow>) -> Replies {
+    let is_answer = !is_echo_request(packet.flow.service) && is_open_to(program, mirror);
+    let passes = mirror.is_some_and(|mirror| program.way(&mirror).is_ok());
+    Replies {
+        by_state: passes && !is_echo_reply(packet.flow.service),
+        why: words::replies(packet, mirror.is_some(), passes, is_answer).into(),
+    }
+}
+
+/// True when the rules allow that flow to be opened.
+fn is_open_to(program: &Program, flow: Option<Flow>) -> bool {
+    flow.is_some_and(|flow| program.judge(&flow).is_ok())
+}
+
+/// The flow of the packets in the other direction; `None` where it cannot be told: RoCEv2, whose other queue pair is
+/// not in the packet, fragments, ICMP that is no echo, and where the destination is nowhere.
+pub(crate) fn mirror(program: &Program, packet: &Packet) -> Option<Flow> {
+    let flow = &packet.flow;
+    if packet.is_fragment {
+        return None;
+    }
+    let (service, src_port) = match flow.service {
+        Service::Tcp(port) => (Service::Tcp(flow.src_port), port),
+        // What would come back is RoCEv2, which has flows of its own.
+        Service::Udp(_) if flow.src_port == wire::roce::PORT => return None,
+        Service::Udp(port) => (Service::Udp(flow.src_port), port),
+        Service::Sctp(port) => (Service::Sctp(flow.src_port), port),
+        Service::Icmp(8, code) => (Service::Icmp(0, code), 0),
+        Service::Icmp(0, code) => (Service::Icmp(8, code), 0),
+        Service::Icmpv6(128, code) => (Service::Icmpv6(129, code), 0),
+        Service::Icmpv6(129, code) => (Service::Icmpv6(128, code), 0),
+        Service::Opaque(protocol) => (Service::Opaque(protocol), 0),
+        Service::Icmp(..) | Service::Icmpv6(..) | Service::Roce(_) => return None,
+    };
+    let ingress = Ingress::from(program.tenant(flow.tenant)?.locate(flow.dst)?.0);
+    Some(Flow { tenant: flow.tenant, ingress, src: flow.dst, dst: flow.src, service, src_port })
+}
+
+fn is_echo_request(service: Service) -> bool {
+    matches!(service, Service::Icmp(8, _) | Service::Icmpv6(128, _))
+}
+
+fn is_echo_reply(service: Service) -> bool {
+    matches!(service, Service::Icmp(0, _) | Service::Icmpv6(129, _))
+}
+
+/// The name of a port or of a tunnel endpoint.
+fn name(program: &Program, ingress: Ingress) -> String {
+    match ingress {
+        Ingress::Port(port) => program.port_name(port).into(),
+        Ingress::Vtep(vtep) => program.vtep(vtep).map_or("?", |vtep| &vtep.name).into(),
+    }
+}
+
+impl Explanation {
+    fn refuse(&mut self, reason: DropReason) {
+        self.verdict = Outcome::Dropped;
+        self.reason = Some(Reason { name: reason.name().into(), meaning: reason.meaning().trim().into() });
+    }
+}
