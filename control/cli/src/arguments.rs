@@ -30,7 +30,8 @@ Exit codes:
   3  floodwayd cannot be reached, or did not do it
   4  the program is published, but a worker does not run it
   5  the output cannot be written
-  6  plan: something would change";
+  6  plan: something would change
+  7  verify: a statement, or the isolation of tenants, is not proven";
 
 /// Form of the output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -90,6 +91,14 @@ pub(crate) enum Command {
     },
     /// Print the JSON Schema of policy files
     Schema,
+    /// Prove the statements of a policy directory over all packets, and that tenants are apart; needs no daemon
+    Verify {
+        /// Holds the policy files: *.yaml, *.yml and *.json
+        directory: PathBuf,
+        /// Holds files of more statements
+        #[arg(long, value_name = "DIRECTORY")]
+        statements: Option<PathBuf>,
+    },
     /// Show what floodwayd does
     Show {
         /// What of it.

@@ -13,6 +13,7 @@ mod outcome;
 mod plan;
 mod show;
 mod table;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -45,6 +46,7 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Plan { directory, against } => plan::run(&client, &directory, against.as_deref(), output),
         Command::Explain { packet, policy } => explain::run(&client, packet, policy.as_deref(), output),
         Command::Schema => Outcome::good(SCHEMA),
+        Command::Verify { directory, statements } => verify::run(&directory, statements.as_deref(), output),
         Command::Show { what } => show::run(&client, what, output),
         Command::Completion { shell } => completion(shell),
         Command::Man => man(),

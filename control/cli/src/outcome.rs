@@ -22,6 +22,8 @@ enum Code {
     Stuck = 4,
     Unwritable = 5,
     Changes = 6,
+    /// A statement is false, or the isolation of tenants is not proven.
+    Unproven = 7,
 }
 
 /// What a command has to say.
@@ -63,6 +65,11 @@ impl Outcome {
     /// What is asked cannot be asked, which only the files or the program could tell.
     pub(crate) fn usage(output: Output, error: String) -> Self {
         Self::bad(output, Code::Usage, &Refused { error, ..Refused::default() }, &[])
+    }
+
+    /// The answer is that something is not proven.
+    pub(crate) fn unproven(self) -> Self {
+        Self { code: Code::Unproven, ..self }
     }
 
     /// The policy files are refused as a whole, before anybody looked at their content.

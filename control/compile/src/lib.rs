@@ -10,6 +10,7 @@ mod hosts;
 mod ids;
 mod rules;
 mod topology;
+pub mod verify;
 
 use policy::{Diagnostic, Diagnostics, Place, Policy, Severity};
 use program::{Generation, Program};

@@ -360,7 +360,7 @@ const fn origin(at: Position) -> Origin {
 }
 
 /// `None` for a name, which means something on each destination only.
-const fn service_match(service: &Service) -> Option<ServiceMatch> {
+pub(crate) const fn service_match(service: &Service) -> Option<ServiceMatch> {
     Some(match *service {
         Service::Ports(Protocol::Tcp, first, last) => ServiceMatch::Tcp(PortRange { first, last }),
         Service::Ports(Protocol::Udp, first, last) => ServiceMatch::Udp(PortRange { first, last }),

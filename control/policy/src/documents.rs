@@ -2,9 +2,9 @@
 
 use crate::{
     API_VERSION, ClusterNetworkPolicy, ClusterTier, Diagnostic, Diagnostics, Fabric, Labels, Name,
-    NetworkPolicy, Parsed, Place, Policy, PrefixTag, Severity, Source, Spanned, Tenant, TenantPolicy, check,
-    digest,
-    kinds::Metadata,
+    NetworkPolicy, Parsed, Place, Policy, PrefixTag, Severity, Source, Spanned, Statement, Tenant,
+    TenantPolicy, check, digest,
+    kinds::{Metadata, check_statements},
     limit::{FILES_MAX, TOTAL_BYTES_MAX},
     read::{Fields, Report, quote, text, unexpected, word},
     suggest::did_you_mean,
@@ -20,6 +20,7 @@ pub(crate) struct Documents {
     pub network_policies: Vec<NetworkPolicy>,
     pub cluster_policies: Vec<ClusterNetworkPolicy>,
     pub tags: Vec<PrefixTag>,
+    pub statements: Vec<Statement>,
     /// Which kinds may have more documents that could not be read.
     pub unread: Unread,
 }
@@ -38,19 +39,28 @@ impl Unread {
     const ALL: Self = Self { fabrics: true, tenants: true, tags: true, policies: true };
 }
 
+/// What may stand in a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    All,
+    Statements,
+}
+
 #[derive(Clone, Copy)]
 enum Kind {
     Fabric,
     Tenant,
     TenantPolicy,
     PrefixTag,
+    Statement,
 }
 
-const KINDS: [(&str, Kind); 4] = [
+const KINDS: [(&str, Kind); 5] = [
     ("Fabric", Kind::Fabric),
     ("Tenant", Kind::Tenant),
     ("TenantPolicy", Kind::TenantPolicy),
     ("PrefixTag", Kind::PrefixTag),
+    ("Statement", Kind::Statement),
 ];
 
 /// Kinds of Kubernetes that are read unchanged: version, kind, and what it is.
@@ -69,20 +79,22 @@ enum Foreign {
     List,
 }
 
-pub(crate) fn parse(sources: &[Source]) -> Result<Parsed, Diagnostics> {
-    refuse_too_much(sources)?;
-    let mut files: Vec<&Source> = sources.iter().collect();
-    files.sort_by(|a, b| (&a.name, &a.bytes).cmp(&(&b.name, &b.bytes)));
-    let names: Vec<String> = files.iter().map(|file| file.name.clone()).collect();
+pub(crate) fn parse(sources: &[Source], statements: &[Source]) -> Result<Parsed, Diagnostics> {
+    let mut files: Vec<(&Source, Scope)> = sources.iter().map(|file| (file, Scope::All)).collect();
+    files.extend(statements.iter().map(|file| (file, Scope::Statements)));
+    refuse_too_much(&files)?;
+    files.sort_by(|(a, _), (b, _)| (&a.name, &a.bytes).cmp(&(&b.name, &b.bytes)));
+    let names: Vec<String> = files.iter().map(|(file, _)| file.name.clone()).collect();
     let mut report = Report::new(&names);
     let mut documents = Documents::default();
-    for (index, file) in files.iter().enumerate() {
+    for (index, (file, scope)) in files.iter().enumerate() {
         // There are fewer files than FILES_MAX.
         for node in yaml::documents(index as u32, &file.bytes, &mut report) {
-            documents.read(node.as_ref(), &mut report);
+            documents.read(node.as_ref(), *scope, &mut report);
         }
     }
     check::all(&documents, &mut report);
+    check_statements(&documents, &mut report);
     let diagnostics = report.diagnostics.sorted();
     match documents.fabrics.pop() {
         Some(fabric) if !diagnostics.has_errors() => {
@@ -99,10 +111,10 @@ impl TenantPolicy {
     }
 }
 
-fn refuse_too_much(sources: &[Source]) -> Result<(), Diagnostics> {
-    let bytes: usize = sources.iter().map(|source| source.bytes.len()).sum();
-    let message = if sources.len() > FILES_MAX {
-        format!("there are {} files; at most {FILES_MAX} are read", sources.len())
+fn refuse_too_much(files: &[(&Source, Scope)]) -> Result<(), Diagnostics> {
+    let bytes: usize = files.iter().map(|(file, _)| file.bytes.len()).sum();
+    let message = if files.len() > FILES_MAX {
+        format!("there are {} files; at most {FILES_MAX} are read", files.len())
     } else if bytes > TOTAL_BYTES_MAX {
         format!("the files have {bytes} bytes together; at most {TOTAL_BYTES_MAX} are read")
     } else {
@@ -126,22 +138,40 @@ impl Documents {
             .sort_by(|a, b| (&a.tenant.value, &a.name.value).cmp(&(&b.tenant.value, &b.name.value)));
         self.cluster_policies.sort_by(|a, b| a.order().cmp(&b.order()));
         self.tags.sort_by(|a, b| a.name.value.cmp(&b.name.value));
-        let Self { tenants, policies, network_policies, cluster_policies, tags, .. } = self;
-        Policy { sources, digest, fabric, tenants, policies, network_policies, cluster_policies, tags }
+        let Self { tenants, policies, network_policies, cluster_policies, tags, statements, .. } = self;
+        Policy {
+            sources,
+            digest,
+            fabric,
+            tenants,
+            policies,
+            network_policies,
+            cluster_policies,
+            tags,
+            statements,
+        }
     }
 
-    fn read(&mut self, node: Option<&Node>, report: &mut Report) {
+    fn read(&mut self, node: Option<&Node>, scope: Scope, report: &mut Report) {
         // Nothing between two `---`: no document.
         if node.is_some_and(Node::is_null) {
             return;
         }
         if let Some((node, kind)) = node.and_then(|node| Some((node, foreign(node)?))) {
-            return self.read_foreign(kind, node, report);
+            match scope {
+                Scope::Statements => refuse_but_statements(node, report),
+                _ => self.read_foreign(kind, node, scope, report),
+            }
+            return;
         }
         let Some(head) = node.and_then(|node| read_head(node, report)) else {
             self.unread = Unread::ALL;
             return;
         };
+        if scope == Scope::Statements && !matches!(head.kind, Kind::Statement) {
+            node.into_iter().for_each(|node| refuse_but_statements(node, report));
+            return;
+        }
         let unread = &mut self.unread;
         match head.kind {
             Kind::Fabric => keep(&mut self.fabrics, &mut unread.fabrics, head, Fabric::read, report),
@@ -154,10 +184,12 @@ impl Documents {
                 keep(&mut self.policies, &mut unread.policies, head, TenantPolicy::read, report);
             }
             Kind::PrefixTag => keep(&mut self.tags, &mut unread.tags, head, PrefixTag::read, report),
+            // What a statement names is used by it alone.
+            Kind::Statement => keep(&mut self.statements, &mut false, head, Statement::read, report),
         }
     }
 
-    fn read_foreign(&mut self, kind: Foreign, node: &Node, report: &mut Report) {
+    fn read_foreign(&mut self, kind: Foreign, node: &Node, scope: Scope, report: &mut Report) {
         let Some(mut fields) = Fields::of(node, "a document", report) else { return };
         fields.ignore(&["apiVersion", "kind", "status"]);
         if let Foreign::List = kind {
@@ -165,7 +197,9 @@ impl Documents {
             let items = fields.required_node("items");
             fields.finish();
             match items.map(|node| &node.value) {
-                Some(Value::List(items)) => items.iter().for_each(|item| self.read(Some(item), report)),
+                Some(Value::List(items)) => {
+                    items.iter().for_each(|item| self.read(Some(item), scope, report))
+                }
                 Some(_) => drop(items.and_then(|node| unexpected::<()>(node, "a list of documents", report))),
                 None => {}
             }
@@ -192,6 +226,10 @@ impl Documents {
         };
         self.unread.policies |= !is_read;
     }
+}
+
+fn refuse_but_statements(node: &Node, report: &mut Report) {
+    report.error(node.at, "only a Statement may stand here").help("the policy is the other directory");
 }
 
 /// What a document of Kubernetes is, if it is one that is read.

@@ -20,10 +20,11 @@ mod yaml;
 pub use diagnostic::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics, Place, Related, Severity};
 pub use digest::digest;
 pub use kinds::{
-    Action, ClusterNetworkPolicy, ClusterTier, Direction, Dscp, FLOW_QUOTA_DEFAULT, FLOW_QUOTA_MAX, Fabric,
-    FabricPort, Gateway, InterfaceAddress, Labels, MTU_BYTES_MAX, MTU_BYTES_MIN, NAMESPACE_LABEL, NamedPort,
-    NetworkPolicy, Operator, Peer, Pod, PortSelector, PrefixTag, Protocol, Remote, Requirement, Rule,
-    Selector, Service, Tenant, TenantPolicy, TenantPort, Uplink, Vtep, default_gateway_mac, has_labels,
+    Action, ClusterNetworkPolicy, ClusterTier, Direction, Dscp, End, Expect, FLOW_QUOTA_DEFAULT,
+    FLOW_QUOTA_MAX, Fabric, FabricPort, Gateway, Hosts, InterfaceAddress, Labels, MTU_BYTES_MAX,
+    MTU_BYTES_MIN, NAMESPACE_LABEL, NamedPort, NetworkPolicy, Operator, Peer, Pod, PortSelector, PrefixTag,
+    Protocol, Remote, Requirement, Rule, Selector, Service, Statement, Tenant, TenantPolicy, TenantPort,
+    Uplink, Vtep, default_gateway_mac, has_labels,
 };
 pub use name::Name;
 pub use position::{Position, Spanned};
@@ -48,7 +49,7 @@ pub mod limit {
     /// Ports of one tenant: no card has more.
     pub const TENANT_PORTS_MAX: usize = 512;
     /// Peers and services that are compared with each other in search of shadowed rules.
-    pub const SHADOW_COMPARISONS_MAX: usize = 1 << 22;
+    pub const SHADOW_COMPARISONS_MAX: usize = 1 << 24;
     /// Bytes of a name.
     pub const NAME_BYTES_MAX: usize = 63;
 }
@@ -81,6 +82,8 @@ pub struct Policy {
     pub cluster_policies: Vec<ClusterNetworkPolicy>,
     /// Sorted by name.
     pub tags: Vec<PrefixTag>,
+    /// Sorted by file and line. The program does not depend on them.
+    pub statements: Vec<Statement>,
 }
 
 /// A policy, and what somebody should look at.
@@ -97,7 +100,15 @@ pub struct Parsed {
 /// # Errors
 /// Every diagnostic, warnings among them, when at least one is an error.
 pub fn parse(sources: &[Source]) -> Result<Parsed, Diagnostics> {
-    documents::parse(sources)
+    documents::parse(sources, &[])
+}
+
+/// As [`parse`], with the statements of another directory, which may hold nothing else.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_with_statements(sources: &[Source], statements: &[Source]) -> Result<Parsed, Diagnostics> {
+    documents::parse(sources, statements)
 }
 
 impl Policy {

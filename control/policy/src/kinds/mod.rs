@@ -9,6 +9,7 @@ mod network_policy;
 mod prefix_tag;
 mod rule;
 mod selector;
+mod statement;
 mod tenant;
 mod tenant_policy;
 
@@ -21,6 +22,8 @@ pub use rule::{Action, Direction, Labels, Peer, Protocol, Rule, Service, has_lab
 pub use selector::{Operator, Requirement, Selector};
 
 pub use fabric::{Dscp, Fabric, FabricPort, InterfaceAddress, MTU_BYTES_MAX, MTU_BYTES_MIN, Uplink, Vtep};
+pub(crate) use statement::check as check_statements;
+pub use statement::{End, Expect, Hosts, Statement};
 pub use tenant::{
     FLOW_QUOTA_DEFAULT, FLOW_QUOTA_MAX, Gateway, NAMESPACE_LABEL, NamedPort, Pod, Remote, Tenant, TenantPort,
     default_gateway_mac,

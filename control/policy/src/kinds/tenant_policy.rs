@@ -131,7 +131,7 @@ fn read_rule(mut fields: Fields, peers: &'static str) -> Option<Rule> {
 }
 
 /// Other policy languages take an empty list for everything.
-fn warn_of_empty(fields: &mut Fields, name: &'static str, meaning: &str) {
+pub(super) fn warn_of_empty(fields: &mut Fields, name: &'static str, meaning: &str) {
     match fields.node(name) {
         Some(Node { at, value: Value::List(items) }) if items.is_empty() => {
             fields.report.warning(*at, format!("`{name}` is an empty list: {meaning}"));
@@ -162,7 +162,7 @@ impl Read for Peer {
     }
 }
 
-fn read_block(node: &Node, report: &mut Report) -> Option<Peer> {
+pub(super) fn read_block(node: &Node, report: &mut Report) -> Option<Peer> {
     let mut fields = Fields::of(node, "an ipBlock", report)?;
     let cidr: Option<Spanned<IpNet>> = fields.required("cidr");
     let except: Vec<Spanned<IpNet>> = fields.list("except");
