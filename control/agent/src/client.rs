@@ -179,22 +179,6 @@ impl Client {
         self.post("/v1/apply", request)
     }
 
-    /// `POST /v1/explain`.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub fn explain(&self, question: &Question) -> Result<Explanation, ClientError> {
-        self.post("/v1/explain", question)
-    }
-
-    /// `POST /v1/plan`.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub fn plan(&self, request: &CheckRequest) -> Result<Plan, ClientError> {
-        self.post("/v1/plan", request)
-    }
-
     /// `POST /v1/confirm`.
     ///
     /// # Errors
@@ -225,6 +209,22 @@ impl Client {
     /// See [`ClientError`].
     pub fn status(&self) -> Result<Status, ClientError> {
         self.get("/v1/status")
+    }
+
+    /// `POST /v1/explain`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn explain(&self, question: &Question) -> Result<Explanation, ClientError> {
+        self.post("/v1/explain", question)
+    }
+
+    /// `POST /v1/plan`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn plan(&self, request: &CheckRequest) -> Result<Plan, ClientError> {
+        self.post("/v1/plan", request)
     }
 
     fn get<T: DeserializeOwned>(&self, route: &str) -> Result<T, ClientError> {

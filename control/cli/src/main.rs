@@ -40,6 +40,9 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Apply { directory, expect_generation, confirm } => {
             apply::run(&client, &directory, expect_generation, confirm, output)
         }
+        Command::Confirm { generation } => lifecycle::confirm(&client, generation, output),
+        Command::Rollback { generation } => lifecycle::rollback(&client, generation, output),
+        Command::History => lifecycle::history(&client, output),
         Command::Plan { directory, against } => plan::run(&client, &directory, against.as_deref(), output),
         Command::Explain { packet, policy } => explain::run(&client, packet, policy.as_deref(), output),
         Command::Schema => Outcome::good(SCHEMA),

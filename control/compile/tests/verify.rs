@@ -166,7 +166,7 @@ fn every_answer_is_common() {
     use proptest::{strategy::ValueTree, test_runner::TestRunner};
     let mut runner = TestRunner::deterministic();
     let mut counts = [0; 4];
-    for _ in 0..600 {
+    for _ in 0..300 {
         let program = small::program().new_tree(&mut runner).unwrap().current();
         let question = small::question().new_tree(&mut runner).unwrap().current();
         let mut prover = Prover::new(&program);

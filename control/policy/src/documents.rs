@@ -188,7 +188,7 @@ impl Documents {
         }
     }
 
-    fn read_foreign(&mut self, kind: Foreign, node: &Node, scope: Scope, report: &mut Report) {
+    fn read_foreign(&mut self, kind: Foreign, node: &Node, report: &mut Report) {
         let Some(mut fields) = Fields::of(node, "a document", report) else { return };
         fields.ignore(&["apiVersion", "kind", "status"]);
         if let Foreign::List = kind {

@@ -68,7 +68,6 @@ pub struct Args {
 
 /// Where DPDK takes its memory from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-#[expect(clippy::enum_variant_names, reason = "the EAL's own word")]
 pub enum Memory {
     /// Hugepages without files: nothing is left behind, no hugetlbfs need be mounted.
     #[value(name = "in-memory")]

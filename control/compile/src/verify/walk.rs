@@ -224,7 +224,6 @@ fn cut(family: Family, steps: &[Step], possible: &Set<u32>) -> Vec<Open> {
     }
     let atom = |(first, last)| Open {
         atom: Atom { first, last, accepted: Set::empty() },
-        tier: Tier::Admin,
         undecided: possible.clone(),
         perhaps_passed: Set::empty(),
         passed: Set::empty(),

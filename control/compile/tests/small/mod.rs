@@ -105,10 +105,6 @@ pub fn program() -> impl Strategy<Value = Program> {
         }
         let device = |index| Device { name: format!("p{index}"), device: "memory:".into(), mtu: 1500 };
         program.devices = (0..4).map(device).collect();
-        let rules = &program.rules;
-        // A list never goes back to an earlier tier.
-        let order = |list: &mut Vec<RuleId>| list.sort_by_key(|id| rules[id.0 as usize].tier);
-        program.rule_lists.iter_mut().for_each(order);
         program
     })
 }
