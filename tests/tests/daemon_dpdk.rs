@@ -94,6 +94,27 @@ fn hugetlbfs_that_is_not_mounted() {
 }
 
 #[test]
+fn no_hugepages() {
+    let Some(floodwayd) = floodwayd() else { return };
+    let policy = policy("dpdk:net_null0", "dpdk:net_null1");
+    // The kernel's figures, as they are without any; seen by this daemon only.
+    let figures = policy.path().join("hugepages/hugepages-2048kB");
+    fs::create_dir_all(&figures).unwrap();
+    for figure in ["nr_hugepages", "free_hugepages", "resv_hugepages", "surplus_hugepages"] {
+        fs::write(figures.join(figure), "0\n").unwrap();
+    }
+    let hidden = format!(
+        "mount --bind {} /sys/kernel/mm/hugepages && exec \"$@\"",
+        figures.parent().unwrap().display()
+    );
+    let said = sentence(&["unshare", "--mount", "sh", "-c", &hidden, "sh"], &floodwayd, &policy, &[]);
+    assert!(
+        said.contains("no hugepages: reserve some with `echo 512 > /proc/sys/vm/nr_hugepages`"),
+        "{said}"
+    );
+}
+
+#[test]
 fn no_permission() {
     let Some(floodwayd) = floodwayd() else { return };
     let policy = policy("dpdk:net_tap0,iface=fw-test-perm", "dpdk:net_null0");
@@ -103,5 +124,5 @@ fn no_permission() {
     fs::copy(&floodwayd, &copy).unwrap();
     let before = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
     let said = sentence(&before, &copy, &policy, &["--memory", "no-huge"]);
-    assert!(said.contains("permission"), "{said}");
+    assert!(said.contains("fw-test-perm") && said.contains("needs root"), "{said}");
 }

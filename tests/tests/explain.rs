@@ -175,6 +175,15 @@ impl Stage {
         Ok(())
     }
 
+    /// `plan` reads every flow as it is listed, and a program changes no flow that was decided under itself.
+    fn check_flows(&mut self) -> Result<(), TestCaseError> {
+        let flows = self.rig.flows();
+        let changes = compile::diff::flows(self.rig.program(), &flows, false);
+        prop_assert_eq!((changes.judged, changes.unjudged), (flows.len(), 0), "{:?}", flows);
+        prop_assert!(changes.list.is_empty(), "{:?}", changes.list);
+        Ok(())
+    }
+
     fn left(&mut self) -> Vec<Left> {
         let mut left: Vec<Left> =
             self.rig.take("uplink0").iter().filter_map(|frame| tunnelled(frame)).collect();
@@ -346,6 +355,7 @@ proptest! {
         for step in &steps {
             stage.play(step)?;
         }
+        stage.check_flows()?;
     }
 }
 

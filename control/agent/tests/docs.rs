@@ -4,6 +4,10 @@
 use std::fs;
 
 use agent::api::{Applied, ApplyRequest, Checked, Drop, Flows, ProgramSummary, Refused, Rules};
+use compile::{
+    diff::Plan,
+    explain::{Explanation, Question},
+};
 use program::Report;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -32,6 +36,9 @@ fn examples_have_the_fields_of_the_types() {
         assert_is::<ApplyRequest>,
         assert_is::<Applied>,
         assert_is::<Checked>,
+        assert_is::<Question>,
+        assert_is::<Explanation>,
+        assert_is::<Plan>,
         assert_is::<Report>,
         assert_is::<Vec<Drop>>,
         assert_is::<ProgramSummary>,

@@ -22,6 +22,7 @@ enum Code {
     Stuck = 4,
     Unwritable = 5,
     Changes = 6,
+    /// A statement is false, or the isolation of tenants is not proven.
     Unproven = 7,
 }
 

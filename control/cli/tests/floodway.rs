@@ -394,7 +394,12 @@ fn completion_and_man_name_every_command() {
         let output = files.run(arguments);
         let stdout = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(0));
-        assert!(["check", "apply", "show"].iter().all(|command| stdout.contains(command)), "{arguments:?}");
+        assert!(
+            ["check", "apply", "show", "plan", "explain", "schema"]
+                .iter()
+                .all(|command| stdout.contains(command)),
+            "{arguments:?}"
+        );
     }
 }
 

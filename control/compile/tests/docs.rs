@@ -38,6 +38,7 @@ fn the_bounds_are_those_of_the_code() {
     assert!(row("ports of a Fabric").contains(&program::limit::PORTS.to_string()));
     assert_eq!(program::limit::TENANTS, program::limit::VTEPS);
     assert!(row("tenants; remote").contains(&thousands(program::limit::TENANTS)));
+    assert!(row("peers and services compared").contains(&thousands(limit::SHADOW_COMPARISONS_MAX)));
     assert!(row("rules of all tenants").contains(&thousands(program::limit::RULES)));
     assert!(row("`quota.flows`").contains(&policy::FLOW_QUOTA_DEFAULT.to_string()));
     assert!(row("`quota.flows`").contains(&policy::FLOW_QUOTA_MAX.to_string()));

@@ -39,7 +39,7 @@ fn every_shipped_directory_is_tested_here() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    assert_eq!(names, ["bluefield", "demo"]);
+    assert_eq!(names, ["bluefield", "demo", "kubernetes"]);
 }
 
 #[test]
@@ -101,4 +101,22 @@ fn bluefield_reaches_both_families() {
     assert_eq!(ask("10.64.3.4", Service::Roce(16)), Verdict::Accept);
     assert_eq!(ask("10.64.3.4", Service::Roce(15)), Verdict::Deny);
     assert_eq!(ask("10.64.255.4", Service::Roce(16)), Verdict::Deny);
+}
+
+#[test]
+fn kubernetes_says_what_its_policies_say() {
+    let program = program("kubernetes");
+    let (web, db) = (program.port(PortId(1)).unwrap(), program.port(PortId(2)).unwrap());
+    let ask = |list, peer, service| {
+        let decision = program.decide(list, ip(peer), service);
+        (decision.verdict == Verdict::Accept, decision.rule.map(|rule| program.origin(rule)))
+    };
+    let said = |is_accepted, origin: &str| (is_accepted, Some(origin.to_owned()));
+    assert_eq!(ask(web.ingress, "8.8.8.8", Service::Tcp(8080)), said(true, "network-policies.yaml:20"));
+    assert_eq!(ask(web.ingress, "8.8.8.8", Service::Tcp(80)), said(false, "network-policies.yaml:5"));
+    assert_eq!(ask(db.ingress, "10.3.0.10", Service::Tcp(5432)), said(true, "network-policies.yaml:32"));
+    assert_eq!(ask(db.ingress, "8.8.8.8", Service::Tcp(5432)), said(false, "network-policies.yaml:26"));
+    assert_eq!(ask(db.ingress, "10.3.0.20", Service::Tcp(9100)), said(true, "operator.yaml:12"));
+    assert_eq!(ask(db.egress, "8.8.8.8", Service::Tcp(25)), said(false, "operator.yaml:34"));
+    assert_eq!(ask(db.egress, "8.8.8.8", Service::Tcp(443)), said(true, "network-policies.yaml:26"));
 }

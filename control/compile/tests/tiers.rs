@@ -114,7 +114,7 @@ fn the_order_of_a_tenants_own_policies() {
     let closing = network("closed", "{podSelector: {matchLabels: {app: a}}, policyTypes: [Egress]}");
     let open = network("open", "{podSelector: {}, policyTypes: [Egress], egress: [{ports: [{port: 80}]}]}");
     let ask = |documents: &[String], service| egress(&compile(documents).0, At::A, "10.1.0.20", service);
-    assert!(!ask(&[closing.clone()], TCP_80));
+    assert!(!ask(std::slice::from_ref(&closing), TCP_80));
     // A union: one that allows nothing takes nothing from another.
     assert!(ask(&[closing.clone(), open.clone()], TCP_80));
     assert!(!ask(&[closing.clone(), open.clone()], Service::Tcp(81)));

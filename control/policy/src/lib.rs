@@ -49,7 +49,7 @@ pub mod limit {
     /// Ports of one tenant: no card has more.
     pub const TENANT_PORTS_MAX: usize = 512;
     /// Peers and services that are compared with each other in search of shadowed rules.
-    pub const SHADOW_COMPARISONS_MAX: usize = 1 << 22;
+    pub const SHADOW_COMPARISONS_MAX: usize = 1 << 24;
     /// Bytes of a name.
     pub const NAME_BYTES_MAX: usize = 63;
 }

@@ -127,3 +127,20 @@ fn a_tenant_has_no_more_ports_than_a_card() {
     assert!(refuse(document(513)).list.iter().any(|one| one.message == message));
     assert!(!refuse(document(512)).list.iter().any(|one| one.message.contains("at most 512")));
 }
+
+#[test]
+fn the_search_for_shadowed_rules_is_bounded_and_says_where_it_ends() {
+    let rule = |port| format!("    - {{action: Accept, services: [{{protocol: TCP, port: {port}}}]}}\n");
+    // Each pair costs three: one for itself, one for its peers and one for its services.
+    let rules: String = (1..=4000).map(rule).collect();
+    let text = format!(
+        "apiVersion: floodway.dev/v1alpha1\nkind: TenantPolicy\nmetadata: {{name: p}}\nspec:\n  tenant: red\n  egress:\n{rules}"
+    );
+    let diagnostics = refuse(text);
+    let told = diagnostics.list.iter().filter(|one| one.message.starts_with("rules from here on"));
+    let lines: Vec<u32> = told.map(|one| one.line).collect();
+    // The first rule is on line 7, and rule n is compared with n - 1 others.
+    let pairs = limit::SHADOW_COMPARISONS_MAX / 3;
+    let searched = (1..).find(|n| n * (n - 1) / 2 > pairs).unwrap();
+    assert_eq!(lines, [6 + searched as u32 + 1]);
+}

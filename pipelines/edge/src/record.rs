@@ -66,15 +66,22 @@ impl Record {
     }
 }
 
+/// Slots looked at in one step, so that a nearly empty table is listed soon and a poll stays short.
+const SLOTS_PER_STEP: usize = 512;
+
 pub(crate) fn dump(
     flows: &FlowTable<Action>,
     from: usize,
     count: usize,
     sink: &mut dyn FnMut(Record),
 ) -> Option<usize> {
-    for (_, entry) in flows.iter(Slot(from as u32), count) {
+    let mut next = from + SLOTS_PER_STEP;
+    for (index, (slot, entry)) in flows.iter(Slot(from as u32), SLOTS_PER_STEP).enumerate() {
+        if index == count {
+            next = slot.0 as usize;
+            break;
+        }
         sink(Record { key: *entry.key(), action: entry.action, packets: entry.packets, bytes: entry.bytes });
     }
-    let next = from + count;
-    (next < flows.capacity()).then_some(next)
+    (next < flows.slots()).then_some(next)
 }

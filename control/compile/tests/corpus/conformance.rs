@@ -8,6 +8,7 @@ use program::Service;
 
 use crate::world::{self, OUTSIDE, Tenant};
 
+/// Who may open what to whom.
 type Expected = &'static [(&'static str, &'static str, Service, bool)];
 
 const T80: Service = Service::Tcp(80);
@@ -128,7 +129,9 @@ const NODES: Expected = &[("g", "s", T80, false), ("g", "h", T80, false), ("g", 
 const NODES_BASELINE: Expected = &[("g", OUTSIDE, S9005, false), ("s", OUTSIDE, S9005, true)];
 
 /// A file, what its test changes in it, and the verdicts.
-const CASES: &[(&str, &[(&str, &str)], Expected)] = &[
+type Case = (&'static str, &'static [(&'static str, &'static str)], Expected);
+
+const CASES: &[Case] = &[
     ("admin_tier_standard-egress-tcp-rules", &[], EGRESS_TCP),
     ("admin_tier_standard-ingress-tcp-rules", &[], INGRESS_TCP),
     ("admin_tier_standard-egress-udp-rules", &[], EGRESS_UDP),

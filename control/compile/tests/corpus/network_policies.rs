@@ -8,8 +8,10 @@ use crate::world::{self, OUTSIDE, Tenant};
 struct Case {
     files: &'static [&'static str],
     tenant: Tenant,
-    expected: &'static [(&'static str, &'static str, Service, bool)],
+    expected: Expected,
 }
+
+type Expected = &'static [(&'static str, &'static str, Service, bool)];
 
 const TCP_80: Service = Service::Tcp(80);
 const ALL: [Service; 4] = [TCP_80, Service::Udp(53), Service::Sctp(7), Service::Icmp(8, 0)];
@@ -195,7 +197,7 @@ const CASES: &[Case] = &[
 ];
 
 /// Files that both cyclonus and policy-assistant have, by the last part of their names.
-const SHARED: &[(&str, &str, &[(&str, &str, Service, bool)])] = &[
+const SHARED: &[(&str, &str, Expected)] = &[
     ("allow-all-internal", "abcd", &[("b", "a", TCP_80, true), (OUTSIDE, "a", TCP_80, false)]),
     ("allow-all", "abcd", &[("b", "a", TCP_80, true), (OUTSIDE, "a", TCP_80, true)]),
     (

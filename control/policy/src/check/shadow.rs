@@ -13,11 +13,12 @@ const ROCE_PORT: u16 = 4791;
 /// Looks for shadowed rules until it has compared [`SHADOW_COMPARISONS_MAX`] peers and services.
 pub(super) struct Shadows {
     comparisons_left: usize,
+    has_given_up: bool,
 }
 
 impl Shadows {
     pub const fn new() -> Self {
-        Self { comparisons_left: SHADOW_COMPARISONS_MAX }
+        Self { comparisons_left: SHADOW_COMPARISONS_MAX, has_given_up: false }
     }
 
     pub fn look_for(&mut self, rules: &[Rule], report: &mut Report) {
@@ -30,6 +31,9 @@ impl Shadows {
         }
         let reached = &rules[..last.map_or(rules.len(), |last| last + 1)];
         for (index, rule) in reached.iter().enumerate().filter(|(_, rule)| !matches_nothing(rule)) {
+            if self.comparisons_left == 0 {
+                return self.give_up(rule, report);
+            }
             let shadow = reached[..index]
                 .iter()
                 .find(|earlier| self.can_compare(earlier, rule) && covers(earlier, rule));
@@ -38,6 +42,16 @@ impl Shadows {
                     .warning(rule.at, "no packet comes to this rule")
                     .related(earlier.at, "this rule decides all that it matches");
             }
+        }
+    }
+
+    /// Says once that there is too much to compare.
+    fn give_up(&mut self, rule: &Rule, report: &mut Report) {
+        if !std::mem::replace(&mut self.has_given_up, true) {
+            let message = format!(
+                "rules from here on are not searched for shadowed ones: that takes more than {SHADOW_COMPARISONS_MAX} comparisons"
+            );
+            report.warning(rule.at, message);
         }
     }
 

@@ -237,8 +237,13 @@ impl<A: Copy + Default> FlowTable<A> {
         (before - self.len) as usize
     }
 
+    /// Slots that were ever in use: a dump need not look beyond.
+    pub fn slots(&self) -> usize {
+        self.fresh as usize
+    }
+
     /// The flows in `count` slots from `from` on, for a dump in bounded steps: go on at `from + count` until that
-    /// reaches the capacity.
+    /// reaches [`FlowTable::slots`].
     pub fn iter(&self, from: Slot, count: usize) -> impl Iterator<Item = (Slot, &Entry<A>)> {
         let used = self.fresh as usize;
         let from = (from.0 as usize).min(used);

@@ -1,7 +1,7 @@
 //! floodwayd over DPDK, its hugepages, and `floodway` beside it.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
 };
@@ -21,6 +21,8 @@ use crate::{
 const NR_HUGEPAGES: &str = "/proc/sys/vm/nr_hugepages";
 const TOTAL_HUGEPAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 const FREE_HUGEPAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
+/// Where DPDK keeps a folder for each process.
+const DPDK_FOLDER: &str = "/run/dpdk";
 /// Pages of 2 MiB that are set aside when there are none.
 const HUGEPAGES: u64 = 256;
 /// Free pages that are enough.
@@ -98,6 +100,8 @@ impl Shown {
     /// Ends it by SIGTERM; its exit code, and the socket if it is still there.
     pub fn stop(&mut self) -> Outcome<(i32, Vec<String>)> {
         let code = self.daemon.end(Signal::SIGTERM)?;
+        // Without in-memory DPDK leaves this folder; if there is still something in it, that is told.
+        let _ = std::fs::remove_dir(Path::new(DPDK_FOLDER).join(&self.file_prefix));
         let socket = self.daemon.socket();
         let left = socket.exists().then(|| format!("socket {} is left", socket.display()));
         Ok((code, left.into_iter().collect()))
@@ -105,7 +109,7 @@ impl Shown {
 
     /// Hugepages, and files of DPDK's, that did not come back.
     pub fn find_leftovers(&self) -> Vec<String> {
-        let folders = ["/dev/hugepages", "/run/dpdk"];
+        let folders = ["/dev/hugepages", DPDK_FOLDER];
         let entries =
             folders.iter().flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().flatten());
         let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&self.file_prefix));

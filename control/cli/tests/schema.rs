@@ -1,0 +1,198 @@
+//! The schema that is shipped says of documents what the reader says: every example is taken by both, what the schema
+//! has no room for is refused by both, and both know the same field names.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use jsonschema::Validator;
+use serde_json::{Value, json};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn schema() -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_floodway")).arg("schema").output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn validator() -> Validator {
+    jsonschema::draft202012::new(&schema()).unwrap()
+}
+
+fn documents(yaml: &str) -> Vec<Value> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).unwrap();
+    documents.into_iter().filter(|document| !document.is_null()).collect()
+}
+
+#[test]
+fn it_is_a_sound_schema() {
+    jsonschema::draft202012::meta::validate(&schema()).unwrap();
+}
+
+#[test]
+fn every_shipped_policy_validates() {
+    let validator = validator();
+    let mut seen = 0;
+    for directory in fs::read_dir(root().join("deploy/policies")).unwrap() {
+        for file in fs::read_dir(directory.unwrap().path()).unwrap() {
+            let path = file.unwrap().path();
+            for document in documents(&fs::read_to_string(&path).unwrap()) {
+                let errors: Vec<String> =
+                    validator.iter_errors(&document).map(|error| error.to_string()).collect();
+                assert!(errors.is_empty(), "{}: {errors:?}", path.display());
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 5, "{seen} documents");
+}
+
+fn tenant(spec: Value) -> Value {
+    json!({"apiVersion": "floodway.dev/v1alpha1", "kind": "Tenant", "metadata": {"name": "red"}, "spec": spec})
+}
+
+fn policy(spec: Value) -> Value {
+    json!({"apiVersion": "floodway.dev/v1alpha1", "kind": "TenantPolicy", "metadata": {"name": "p"}, "spec": spec})
+}
+
+fn rule(rule: Value) -> Value {
+    policy(json!({"tenant": "red", "egress": [rule]}))
+}
+
+fn service(service: Value) -> Value {
+    rule(json!({"action": "Accept", "services": [service]}))
+}
+
+/// What the reader says of a document beside a fabric and a tenant.
+fn reader_takes(document: &Value) -> bool {
+    let fabric = "apiVersion: floodway.dev/v1alpha1\nkind: Fabric\nmetadata: {name: box}\nspec: {ports: [{name: up, \
+                  device: 'memory:'}, {name: red0, device: 'memory:'}], uplink: {port: up, addresses: \
+                  [192.0.2.1/24]}, vteps: [{name: far, address: 192.0.2.2}]}\n";
+    let source = |name: &str, text: String| policy::Source { name: name.into(), bytes: text.into_bytes() };
+    let mut sources = vec![source("a.yaml", fabric.into()), source("b.json", document.to_string())];
+    if document["kind"] != "Tenant" {
+        let mac = "02:00:00:00:00:01";
+        let ports = json!([{"port": "red0", "mac": mac, "addresses": ["10.0.0.1"], "labels": {"a": "b"}}]);
+        let remotes =
+            json!([{"name": "peer", "vtep": "far", "mac": "02:00:00:00:00:02", "addresses": ["10.0.0.2"]}]);
+        let tenant = tenant(json!({"vni": 7, "ports": ports, "remotes": remotes}));
+        sources.push(source("c.json", tenant.to_string()));
+    }
+    policy::parse(&sources).is_ok()
+}
+
+#[test]
+fn schema_and_reader_agree_on_single_documents() {
+    let validator = validator();
+    let mac = "02:00:00:00:00:01";
+    let port = json!({"port": "red0", "mac": mac, "addresses": ["10.0.0.1"], "labels": {"a": "b"}});
+    let good = [
+        tenant(json!({"vni": 1})),
+        tenant(json!({"vni": 0xff_ffff, "ports": [port], "quota": {"flows": 1}})),
+        tenant(json!({"vni": 7, "gateway": {"mac": mac, "addresses": ["10.0.0.254", "fd00::1"]}})),
+        tenant(
+            json!({"vni": 7, "remotes": [{"vtep": "far", "mac": mac, "addresses": ["10.0.0.3"], "prefixes": ["10.9.0.0/16"]}]}),
+        ),
+        policy(json!({"tenant": "red", "priority": 0, "ports": ["red0"]})),
+        policy(
+            json!({"tenant": "red", "ports": {"matchLabels": {"a": "b"}}, "ingress": [{"action": "Deny"}]}),
+        ),
+        rule(
+            json!({"action": "Accept", "to": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}]}),
+        ),
+        rule(json!({"action": "Accept", "to": [{"remote": "peer"}, {"ports": {"matchLabels": {"a": "b"}}}]})),
+        service(json!({"protocol": "TCP", "port": 1, "endPort": 65535})),
+        service(json!({"protocol": "ICMP", "type": 0, "code": 255})),
+        service(json!({"protocol": "RoCEv2", "queuePairs": "16-31"})),
+        service(json!({"protocol": "RoCEv2", "queuePairs": 16})),
+        service(json!({"protocol": 47})),
+    ];
+    for document in &good {
+        assert!(validator.is_valid(document), "the schema refuses {document}");
+        assert!(reader_takes(document), "the reader refuses {document}");
+    }
+    let bad = [
+        json!({"apiVersion": "floodway.dev/v2", "kind": "Tenant", "metadata": {"name": "red"}, "spec": {"vni": 1}}),
+        json!({"apiVersion": "floodway.dev/v1alpha1", "kind": "Tenant", "spec": {"vni": 1}}),
+        tenant(json!({})),
+        tenant(json!({"vni": 0})),
+        tenant(json!({"vni": 0x100_0000})),
+        tenant(json!({"vni": "7"})),
+        tenant(json!({"vni": 7, "vnis": []})),
+        tenant(json!({"vni": 7, "quota": {}})),
+        tenant(json!({"vni": 7, "ports": [{"port": "red0", "mac": "02:00", "addresses": ["10.0.0.1"]}]})),
+        tenant(json!({"vni": 7, "ports": [{"port": "Red0", "mac": mac, "addresses": ["10.0.0.1"]}]})),
+        policy(json!({"tenant": "red", "priority": 65536})),
+        policy(json!({"tenant": "red", "ports": "red0"})),
+        rule(json!({"action": "Allow"})),
+        rule(json!({"action": "Accept", "from": []})),
+        rule(json!({"action": "Accept", "to": [{}]})),
+        rule(json!({"action": "Accept", "to": [{"remote": "peer", "ports": {"matchLabels": {}}}]})),
+        rule(json!({"action": "Accept", "to": [{"ipBlock": {"cidr": "10.0.0.0"}}]})),
+        service(json!({"protocol": "tcp"})),
+        service(json!({"protocol": "TCP", "port": 0})),
+        service(json!({"protocol": "TCP", "endPort": 7})),
+        service(json!({"protocol": "TCP", "type": 7})),
+        service(json!({"protocol": "ICMP", "code": 7})),
+        service(json!({"protocol": "ICMP", "port": 7})),
+        service(json!({"protocol": "RoCEv2", "port": 7})),
+        service(json!({"protocol": 256})),
+    ];
+    for document in &bad {
+        assert!(!validator.is_valid(document), "the schema takes {document}");
+        assert!(!reader_takes(document), "the reader takes {document}");
+    }
+}
+
+/// The names under `properties`, wherever they stand.
+fn properties(schema: &Value, names: &mut BTreeSet<String>) {
+    match schema {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                if key == "properties" {
+                    names.extend(value.as_object().unwrap().keys().cloned());
+                    value.as_object().unwrap().values().for_each(|value| properties(value, names));
+                } else {
+                    properties(value, names);
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| properties(item, names)),
+        _ => {}
+    }
+}
+
+/// The names that the reader asks for, out of its source: calls of the methods of `Fields`, and rules' peers.
+fn asked() -> BTreeSet<String> {
+    let policy = root().join("control/policy/src");
+    let mut paths = vec![policy.join("documents.rs")];
+    paths.extend(fs::read_dir(policy.join("kinds")).unwrap().map(|entry| entry.unwrap().path()));
+    let methods = ["required", "optional", "list", "node", "required_node", "number", "required_number"];
+    let mut names = BTreeSet::new();
+    for path in paths {
+        let source: String = fs::read_to_string(path).unwrap().split_whitespace().collect();
+        for method in methods {
+            for call in source.split(&format!("fields.{method}(\"")).skip(1) {
+                names.insert(call.split('"').next().unwrap().to_owned());
+            }
+        }
+        for call in source.split("read_rule(fields,\"").skip(1) {
+            names.insert(call.split('"').next().unwrap().to_owned());
+        }
+    }
+    names
+}
+
+#[test]
+fn schema_and_reader_know_the_same_fields() {
+    let mut names = BTreeSet::new();
+    properties(&schema(), &mut names);
+    assert_eq!(names, asked());
+}
