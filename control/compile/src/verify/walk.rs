@@ -282,6 +282,38 @@ mod tests {
     }
 
     #[test]
+    fn a_fragment_that_is_perhaps_passed_on_needs_both_ways() {
+        use program::Service;
+        let peer = std::net::IpAddr::from([10, 0, 0, 1]);
+        let port_80 = ServiceMatch::Tcp(PortRange { first: 80, last: 80 });
+        let rule = |tier, verdict, service| Rule {
+            tier,
+            verdict,
+            peers: None,
+            services: vec![service],
+            origin: Origin::default(),
+        };
+        let tcp = ServiceMatch::Protocol(6);
+        for own in [Verdict::Accept, Verdict::Deny] {
+            for last in [Verdict::Accept, Verdict::Deny] {
+                let rules = vec![
+                    rule(Tier::Tenant, Verdict::Pass, port_80),
+                    rule(Tier::Tenant, own, tcp),
+                    rule(Tier::Baseline, last, tcp),
+                ];
+                let program =
+                    Program { rules, rule_lists: vec![(0..3).map(RuleId).collect()], ..Program::default() };
+                let decided = Decided::by(&program, RuleListId(0), Family::V4, &mut Budget::whole()).unwrap();
+                for service in [Service::Opaque(6), Service::Tcp(80), Service::Tcp(81)] {
+                    let expected = program.decide(RuleListId(0), peer, service).verdict == Verdict::Accept;
+                    let is_accepted = decided.atoms[0].accepted.contains(services::point(service));
+                    assert_eq!(is_accepted, expected, "{own:?} {last:?} {service:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn atoms_cover_every_address_once_up_to_both_ends() {
         for family in Family::ALL {
             let all = family.all();
