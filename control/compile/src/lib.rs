@@ -5,12 +5,12 @@
 
 pub mod diff;
 pub mod explain;
-pub mod verify;
 
 mod hosts;
 mod ids;
 mod rules;
 mod topology;
+pub mod verify;
 
 use policy::{Diagnostic, Diagnostics, Place, Policy, Severity};
 use program::{Generation, Program};

@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 use compile::verify::{self, Answer, End, Expect, Fact, Isolation, Prover, Question};
 use policy::Source;
 use program::{
-    Endpoint, Ingress, Place, PortId, Program, Route, Rule, RuleId, TenantId, Tier, Verdict, Vni, VtepId,
+    Endpoint, Ingress, Place, PortId, Program, Route, Rule, RuleId, TenantId, Verdict, Vni, VtepId,
 };
 
 const RED: usize = 0;
@@ -35,13 +35,8 @@ fn open() -> Program {
     for port in program.ports.iter_mut().flatten() {
         port.tenant = TenantId(1 - port.tenant.0);
     }
-    let all = Rule {
-        tier: Tier::Tenant,
-        verdict: Verdict::Accept,
-        peers: None,
-        services: vec![],
-        origin: Default::default(),
-    };
+    let (tier, origin) = Default::default();
+    let all = Rule { tier, verdict: Verdict::Accept, peers: None, services: vec![], origin };
     program.rules = vec![all];
     program.rule_lists.iter_mut().for_each(|list| *list = vec![RuleId(0)]);
     program

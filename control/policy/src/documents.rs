@@ -159,8 +159,8 @@ impl Documents {
         }
         if let Some((node, kind)) = node.and_then(|node| Some((node, foreign(node)?))) {
             match scope {
-                Scope::All => self.read_foreign(kind, node, report),
-                Scope::Statements => refuse_all_but_statements(node, report),
+                Scope::Statements => refuse_but_statements(node, report),
+                _ => self.read_foreign(kind, node, scope, report),
             }
             return;
         }
@@ -168,8 +168,9 @@ impl Documents {
             self.unread = Unread::ALL;
             return;
         };
-        if let (Scope::Statements, Some(node), false) = (scope, node, matches!(head.kind, Kind::Statement)) {
-            return refuse_all_but_statements(node, report);
+        if scope == Scope::Statements && !matches!(head.kind, Kind::Statement) {
+            node.into_iter().for_each(|node| refuse_but_statements(node, report));
+            return;
         }
         let unread = &mut self.unread;
         match head.kind {
@@ -182,13 +183,13 @@ impl Documents {
             Kind::TenantPolicy => {
                 keep(&mut self.policies, &mut unread.policies, head, TenantPolicy::read, report);
             }
-            // No document refers to a Statement.
-            Kind::Statement => keep(&mut self.statements, &mut false, head, Statement::read, report),
             Kind::PrefixTag => keep(&mut self.tags, &mut unread.tags, head, PrefixTag::read, report),
+            // What a statement names is used by it alone.
+            Kind::Statement => keep(&mut self.statements, &mut false, head, Statement::read, report),
         }
     }
 
-    fn read_foreign(&mut self, kind: Foreign, node: &Node, report: &mut Report) {
+    fn read_foreign(&mut self, kind: Foreign, node: &Node, scope: Scope, report: &mut Report) {
         let Some(mut fields) = Fields::of(node, "a document", report) else { return };
         fields.ignore(&["apiVersion", "kind", "status"]);
         if let Foreign::List = kind {
@@ -197,7 +198,7 @@ impl Documents {
             fields.finish();
             match items.map(|node| &node.value) {
                 Some(Value::List(items)) => {
-                    items.iter().for_each(|item| self.read(Some(item), Scope::All, report))
+                    items.iter().for_each(|item| self.read(Some(item), scope, report))
                 }
                 Some(_) => drop(items.and_then(|node| unexpected::<()>(node, "a list of documents", report))),
                 None => {}
@@ -227,7 +228,7 @@ impl Documents {
     }
 }
 
-fn refuse_all_but_statements(node: &Node, report: &mut Report) {
+fn refuse_but_statements(node: &Node, report: &mut Report) {
     report.error(node.at, "only a Statement may stand here").help("the policy is the other directory");
 }
 

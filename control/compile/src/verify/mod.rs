@@ -88,8 +88,8 @@ pub enum Undecided {
     /// The rules cut the packets into too many pieces.
     #[error("too complex: more than {REGIONS_MAX} regions")]
     TooComplex,
-    /// A list names a rule that is not there.
-    #[error("a rule list names a rule that the program does not have")]
+    /// A list names a rule that is not there, or goes back to an earlier tier.
+    #[error("a rule list names a rule that the program does not have, or goes back to an earlier tier")]
     BrokenList,
     /// The question is about a tenant that is not there.
     #[error("the program has no such tenant")]

@@ -6,16 +6,12 @@ use policy::{Hosts, Policy, Statement};
 use program::{PortId, Program, TenantId};
 
 use super::{End, Question};
-use crate::{
-    hosts::{Hosts as Named, Tags},
-    rules::service_match,
-};
+use crate::{hosts::Tags, rules};
 
 /// The policy's statements and what each asks of the program that the policy was compiled to.
 pub fn questions<'a>(policy: &'a Policy, program: &Program) -> Vec<(&'a Statement, Question)> {
     let names = Names {
         tenants: program.tenants.iter().flatten().map(|tenant| (tenant.name.clone(), tenant.id)).collect(),
-        tags: policy.tags.iter().map(|tag| (&**tag.name, &tag.prefixes[..])).collect(),
         policy,
     };
     policy.statements.iter().map(|statement| (statement, names.question(statement))).collect()
@@ -24,7 +20,6 @@ pub fn questions<'a>(policy: &'a Policy, program: &Program) -> Vec<(&'a Statemen
 struct Names<'a> {
     policy: &'a Policy,
     tenants: BTreeMap<String, TenantId>,
-    tags: Tags<'a>,
 }
 
 impl Names<'_> {
@@ -34,7 +29,8 @@ impl Names<'_> {
             expect: statement.expect,
             from: self.end(&statement.from),
             to: self.end(&statement.to),
-            services: services.map(|all| all.iter().filter_map(service_match).collect()),
+            // A checked statement names ports by number.
+            services: services.map(|all| all.iter().filter_map(rules::service_match).collect()),
         }
     }
 
@@ -51,7 +47,7 @@ impl Names<'_> {
                 End { tenant: id, ports: Some(ids), blocks: None }
             }
             Hosts::Peer(peer) => {
-                let blocks = Named::of(tenant, &self.tags).blocks(peer);
+                let blocks = crate::hosts::Hosts::of(tenant, &Tags::new()).blocks(peer);
                 End { tenant: id, ports: None, blocks: Some(blocks) }
             }
         }

@@ -133,7 +133,7 @@ fn whole(protocol: u8) -> Spans {
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
-    use program::{Origin, Rule, Tier};
+    use program::Rule;
     use proptest::prelude::*;
 
     use super::*;
@@ -175,7 +175,8 @@ mod tests {
             verdict in prop::sample::select(vec![Verdict::Accept, Verdict::Deny, Verdict::Pass]),
         ) {
             let set = meant(&matches, verdict);
-            let rule = Rule { tier: Tier::Tenant, verdict, peers: None, services: matches, origin: Origin::default() };
+            let (tier, origin) = Default::default();
+            let rule = Rule { tier, verdict, peers: None, services: matches, origin };
             for one in services() {
                 let is_matched = rule.matches(IpAddr::V4(Ipv4Addr::LOCALHOST), one);
                 prop_assert_eq!(set.contains(point(one)), is_matched, "{:?}", one);

@@ -3,8 +3,6 @@
 //! The line of peers is cut into atoms where any rule's prefixes begin or end: all addresses of an atom are alike to the
 //! list. Each atom carries the services that no rule has decided yet, and a rule takes its own out of what is left.
 
-use std::cmp::Ordering;
-
 use program::{Program, RuleListId, Tier, Verdict};
 
 use super::{Undecided, address::Family, services, set::Set};
@@ -60,16 +58,11 @@ impl Decided {
         let steps = steps(program, list, family, &possible)?;
         let mut atoms = cut(family, &steps, &possible);
         budget.spend(atoms.len().saturating_mul(possible.spans().len()))?;
-        let mut tier = Tier::Admin;
+        // The proof rests on it that no tier comes back.
+        if !steps.is_sorted_by_key(|step| step.tier) {
+            return Err(Undecided::BrokenList);
+        }
         for step in &steps {
-            match step.tier.cmp(&tier) {
-                Ordering::Less => return Err(Undecided::BrokenList),
-                Ordering::Equal => {}
-                Ordering::Greater => {
-                    atoms.iter_mut().for_each(Open::enter_tier);
-                    tier = step.tier;
-                }
-            }
             for &(first, last) in step.peers.spans() {
                 let start = atoms.partition_point(|open| open.atom.first < first);
                 let touched = atoms[start..].iter_mut().take_while(|open| open.atom.last <= last);
@@ -134,46 +127,47 @@ struct Step {
     verdict: Verdict,
     peers: Set<u128>,
     services: Set<u32>,
-    /// Those that it speaks of for certain; the others are later fragments, of which it cannot be told.
+    /// Of the services those that certainly are what the rule looks at: not the fragments that may be.
     certain: Set<u32>,
 }
 
 /// An atom that is being decided.
 struct Open {
     atom: Atom,
-    /// What the rules to come are asked about.
+    /// The tier whose rules are asked.
+    tier: Tier,
     undecided: Set<u32>,
-    /// Later fragments among them that this tier has perhaps passed on.
+    /// Fragments that may have been passed on by this tier.
     perhaps_passed: Set<u32>,
-    /// What only the next tiers are asked about.
+    /// For the next tier.
     passed: Set<u32>,
 }
 
 impl Open {
-    /// The one place that knows what the verdicts do, as [`program::Decision::among`] has it.
+    /// The one place that knows what the verdicts do: as [`program::Decision::among`], for all services at once.
     fn take(&mut self, step: &Step) {
+        if step.tier != self.tier {
+            self.tier = step.tier;
+            self.undecided = self.undecided.union(&self.passed);
+            (self.passed, self.perhaps_passed) = (Set::empty(), Set::empty());
+        }
         let hit = self.undecided.intersect(&step.services);
         match step.verdict {
+            Verdict::Deny => self.undecided = self.undecided.minus(&hit),
             Verdict::Accept => {
-                // What has perhaps been passed on is accepted only if the next tiers accept it too.
-                self.passed = self.passed.union(&hit.intersect(&self.perhaps_passed));
-                self.atom.accepted = self.atom.accepted.union(&hit.minus(&self.perhaps_passed));
+                // What may have been passed on is accepted only if the next tiers accept it too.
+                let asked_on = hit.intersect(&self.perhaps_passed);
+                self.atom.accepted = self.atom.accepted.union(&hit.minus(&asked_on));
+                self.passed = self.passed.union(&asked_on);
                 self.undecided = self.undecided.minus(&hit);
             }
-            Verdict::Deny => self.undecided = self.undecided.minus(&hit),
             Verdict::Pass => {
                 let certain = hit.intersect(&step.certain);
+                self.perhaps_passed = self.perhaps_passed.union(&hit.minus(&certain));
                 self.passed = self.passed.union(&certain);
                 self.undecided = self.undecided.minus(&certain);
-                self.perhaps_passed = self.perhaps_passed.union(&hit.minus(&certain));
             }
         }
-    }
-
-    fn enter_tier(&mut self) {
-        self.undecided = self.undecided.union(&self.passed);
-        self.passed = Set::empty();
-        self.perhaps_passed = Set::empty();
     }
 
     fn regions(&self) -> usize {
@@ -224,6 +218,7 @@ fn cut(family: Family, steps: &[Step], possible: &Set<u32>) -> Vec<Open> {
     }
     let atom = |(first, last)| Open {
         atom: Atom { first, last, accepted: Set::empty() },
+        tier: Tier::Admin,
         undecided: possible.clone(),
         perhaps_passed: Set::empty(),
         passed: Set::empty(),
@@ -287,13 +282,45 @@ mod tests {
     }
 
     #[test]
+    fn a_fragment_that_is_perhaps_passed_on_needs_both_ways() {
+        use program::Service;
+        let peer = std::net::IpAddr::from([10, 0, 0, 1]);
+        let port_80 = ServiceMatch::Tcp(PortRange { first: 80, last: 80 });
+        let rule = |tier, verdict, service| Rule {
+            tier,
+            verdict,
+            peers: None,
+            services: vec![service],
+            origin: Origin::default(),
+        };
+        let tcp = ServiceMatch::Protocol(6);
+        for own in [Verdict::Accept, Verdict::Deny] {
+            for last in [Verdict::Accept, Verdict::Deny] {
+                let rules = vec![
+                    rule(Tier::Tenant, Verdict::Pass, port_80),
+                    rule(Tier::Tenant, own, tcp),
+                    rule(Tier::Baseline, last, tcp),
+                ];
+                let program =
+                    Program { rules, rule_lists: vec![(0..3).map(RuleId).collect()], ..Program::default() };
+                let decided = Decided::by(&program, RuleListId(0), Family::V4, &mut Budget::whole()).unwrap();
+                for service in [Service::Opaque(6), Service::Tcp(80), Service::Tcp(81)] {
+                    let expected = program.decide(RuleListId(0), peer, service).verdict == Verdict::Accept;
+                    let is_accepted = decided.atoms[0].accepted.contains(services::point(service));
+                    assert_eq!(is_accepted, expected, "{own:?} {last:?} {service:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn atoms_cover_every_address_once_up_to_both_ends() {
         for family in Family::ALL {
             let all = family.all();
             let (first, last) = all.spans()[0];
             for peers in [Set::span(first, first), Set::span(last, last), all.clone(), Set::empty()] {
                 let (services, certain) = (Set::empty(), Set::empty());
-                let step = Step { tier: Tier::Admin, verdict: Verdict::Accept, peers, services, certain };
+                let step = Step { tier: Tier::Tenant, verdict: Verdict::Accept, peers, services, certain };
                 let atoms = cut(family, &[step], &Set::empty());
                 assert_eq!((atoms[0].atom.first, atoms.last().unwrap().atom.last), (first, last));
                 let is_next = |pair: &[Open]| pair[0].atom.last + 1 == pair[1].atom.first;
