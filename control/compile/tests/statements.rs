@@ -174,7 +174,7 @@ fn many(tenants: usize) -> (Vec<Source>, Source) {
 
 /// Prefixes that two rules share, and ranges of ports that overlap.
 fn rule_of_many(rule: usize) -> String {
-    let action = if rule % 3 == 0 { "Deny" } else { "Accept" };
+    let action = if rule.is_multiple_of(3) { "Deny" } else { "Accept" };
     let (net, first, last) = (rule % 50, 1000 + 7 * rule, 1090 + 7 * rule);
     let peer = format!("{{ipBlock: {{cidr: 10.64.{net}.0/24, except: [10.64.{net}.9/32]}}}}");
     format!(
