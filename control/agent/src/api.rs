@@ -37,6 +37,9 @@ pub struct ApplyRequest {
     /// Refuse unless this generation runs.
     #[serde(default, rename = "expectGeneration", skip_serializing_if = "Option::is_none")]
     pub expect_generation: Option<u32>,
+    /// Roll back after so many seconds, 1 to 3600, unless `POST /v1/confirm` comes before.
+    #[serde(default, rename = "confirmSeconds", skip_serializing_if = "Option::is_none")]
+    pub confirm_s: Option<u32>,
 }
 
 /// Answer to `POST /v1/check`.
@@ -198,4 +201,158 @@ pub struct DropPlace {
     pub name: String,
     /// Packets.
     pub packets: u64,
+}
+
+/// What made a program the one that runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum By {
+    /// The daemon started with the policy directory.
+    Start,
+    /// The daemon started, and the policy directory was no good.
+    LastGood,
+    /// `POST /v1/apply`.
+    Apply,
+    /// The policy directory changed.
+    Watch,
+    /// `POST /v1/rollback`, or nobody confirmed in time.
+    Rollback,
+}
+
+/// What became of a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It may be started with again.
+    Confirmed,
+    /// Nobody has confirmed it yet, or the daemon ended before somebody did.
+    Unconfirmed,
+    /// Nobody confirmed it in time, or somebody rolled it back before it was confirmed.
+    RolledBack,
+    /// Some worker did not take it up in time.
+    Stuck,
+}
+
+/// A program that runs or ran.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HistoryEntry {
+    /// Its number; counts on over restarts when the daemon keeps state.
+    pub generation: u32,
+    /// Hash of the files, 16 hexadecimal digits.
+    pub digest: String,
+    /// When it was published: seconds since 1970 by the wall clock.
+    pub at_unix_s: u64,
+    /// What made it run.
+    pub by: By,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// Answer to `GET /v1/history`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HistoryList {
+    /// Oldest first. The last one runs.
+    pub generations: Vec<HistoryEntry>,
+}
+
+/// `POST /v1/confirm`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConfirmRequest {
+    /// Which; the one that waits when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u32>,
+}
+
+/// Answer to `POST /v1/confirm`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Confirmed {
+    /// The generation that stays.
+    pub generation: u32,
+    /// What somebody should look at.
+    pub warnings: Diagnostics,
+}
+
+/// `POST /v1/rollback`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RollbackRequest {
+    /// To which generation; when left out, to the one before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u32>,
+}
+
+/// Answer to `GET /v1/status`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// `last-good` while the daemon runs what it ran before it was started with a broken directory, else `current`.
+    pub policy: PolicyStatus,
+    /// The newest entry of the history; absent when the daemon does not know whence its program is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running: Option<HistoryEntry>,
+    /// What waits for `POST /v1/confirm`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unconfirmed: Option<Unconfirmed>,
+    /// What was refused last at the start, by the watch or by a roll-back, until something is taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<RefusedFiles>,
+    /// Where programs are kept; absent without `--state`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<StateStatus>,
+    /// Absent without `--watch`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watch: Option<WatchStatus>,
+}
+
+/// Whence the running program is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PolicyStatus {
+    /// From the directory at the start, or from what came after.
+    #[default]
+    Current,
+    /// From the state directory, since the policy directory was no good.
+    LastGood,
+}
+
+/// A program that is rolled back unless it is confirmed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Unconfirmed {
+    /// Which.
+    pub generation: u32,
+    /// So long somebody may confirm it, in milliseconds.
+    pub left_ms: u64,
+}
+
+/// Files that were not taken without anybody there to be told.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RefusedFiles {
+    /// When: seconds since 1970 by the wall clock.
+    pub at_unix_s: u64,
+    /// What is wrong, in a sentence.
+    pub error: String,
+    /// What is wrong with the files.
+    pub diagnostics: Diagnostics,
+}
+
+/// Where programs are kept.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StateStatus {
+    /// The directory.
+    pub directory: String,
+    /// Why the newest program is not kept there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// How the policy directory is watched.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct WatchStatus {
+    /// The directory.
+    pub directory: String,
+    /// Why it is looked at every two seconds instead of when it changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub polling: Option<String>,
+    /// How often its files were read.
+    pub reads: u64,
 }

@@ -1,4 +1,4 @@
-//! From the texts of a request to the program that runs: the one transaction.
+//! From the texts of a request to a program, and why one is refused.
 
 use std::{collections::HashSet, fmt, time::Duration};
 
@@ -8,7 +8,7 @@ use program::{Generation, Program};
 
 use crate::{
     DataPlane, PublishError,
-    api::{Applied, ApplyRequest, CheckRequest, Checked, Counts, SourceText},
+    api::{CheckRequest, Checked, Counts, SourceText},
 };
 
 /// Of a bad source name as much is repeated.
@@ -27,6 +27,12 @@ pub(crate) enum Refusal {
     Stuck { generation: Generation, workers: Vec<u32>, waited: Duration },
     /// The data plane cannot run it; the program that runs stays.
     Rejected(PublishError),
+    /// Another program waits to be confirmed.
+    Waiting { generation: u32, left: Duration },
+    /// The state of the daemon does not allow it; the text says why.
+    Impossible(String),
+    /// The request has a value out of bounds; the text says which.
+    OutOfBounds(String),
 }
 
 impl fmt::Display for Refusal {
@@ -46,89 +52,34 @@ impl fmt::Display for Refusal {
                 workers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
             ),
             Self::Rejected(error) => write!(f, "{error}; the running program stays"),
+            Self::Waiting { generation, left } => write!(
+                f,
+                "generation {generation} waits {} s more to be confirmed: `floodway confirm` keeps it, \
+                 `floodway rollback` ends it; nothing was changed",
+                left.as_secs()
+            ),
+            Self::Impossible(text) | Self::OutOfBounds(text) => f.write_str(text),
         }
-    }
-}
-
-/// What one apply leaves to the next. Whoever holds it is the only one that applies.
-#[derive(Debug, Default)]
-pub(crate) struct Applier {
-    /// The generation that some worker did not acknowledge, when that was the last one.
-    stuck: Option<Generation>,
-}
-
-impl Applier {
-    /// Compiles the files and publishes the program, unless it is the one that runs.
-    pub(crate) fn apply(&mut self, plane: &dyn DataPlane, request: ApplyRequest) -> Result<Applied, Refusal> {
-        let running = plane.running();
-        if let Some(expected) = request.expect_generation.filter(|expected| *expected != running.generation.0)
-        {
-            return Err(Refusal::Conflict { expected, running: running.generation });
-        }
-        let Compiled { program, warnings } = compile(request.sources, &running)?;
-        let mut applied = Applied {
-            changed: is_change(&program, &running),
-            generation: running.generation.0,
-            digest: digest(&program),
-            took_us: 0,
-            counts: counts(&program),
-            warnings,
-        };
-        if !applied.changed {
-            self.refuse_if_still_stuck(plane, running.generation)?;
-            return Ok(applied);
-        }
-        applied.generation = program.generation.0;
-        applied.took_us = self.publish(plane, program)?.as_micros().try_into().unwrap_or(u64::MAX);
-        Ok(applied)
-    }
-
-    fn publish(&mut self, plane: &dyn DataPlane, program: Program) -> Result<Duration, Refusal> {
-        let generation = program.generation;
-        let digest = digest(&program);
-        match plane.publish(program) {
-            Ok(published) => {
-                self.stuck = None;
-                tracing::info!(%generation, %digest, took_us = published.took.as_micros(), "applied");
-                Ok(published.took)
-            }
-            Err(PublishError::Stuck { workers, waited }) => {
-                self.stuck = Some(generation);
-                tracing::error!(%generation, %digest, ?workers, "published, but workers do not run it");
-                Err(Refusal::Stuck { generation, workers, waited })
-            }
-            Err(error @ PublishError::Rejected { .. }) => Err(Refusal::Rejected(error)),
-        }
-    }
-
-    /// Applying the same files again is no way to be told that all is well.
-    fn refuse_if_still_stuck(&mut self, plane: &dyn DataPlane, running: Generation) -> Result<(), Refusal> {
-        if self.stuck != Some(running) {
-            return Ok(());
-        }
-        let behind = plane.report().workers.into_iter().filter(|worker| worker.generation != running.0);
-        let workers: Vec<u32> = behind.map(|worker| worker.worker).collect();
-        if workers.is_empty() {
-            self.stuck = None;
-            return Ok(());
-        }
-        Err(Refusal::Stuck { generation: running, workers, waited: Duration::ZERO })
     }
 }
 
 /// Compiles the files against the program that runs, and changes nothing.
 pub(crate) fn check(plane: &dyn DataPlane, request: CheckRequest) -> Result<Checked, Refusal> {
     let running = plane.running();
-    let Compiled { program, warnings } = compile(request.sources, &running)?;
+    let Compiled { program, warnings } = compile(&named(request.sources)?, &running)?;
     let changed = is_change(&program, &running);
     Ok(Checked { changed, digest: digest(&program), counts: counts(&program), warnings })
 }
 
-pub(crate) fn compile(sources: Vec<SourceText>, running: &Program) -> Result<Compiled, Refusal> {
+pub(crate) fn compile(sources: &[Source], running: &Program) -> Result<Compiled, Refusal> {
+    compile_sources(sources, Some(running)).map_err(Refusal::Policy)
+}
+
+/// The files of a request.
+pub(crate) fn named(sources: Vec<SourceText>) -> Result<Vec<Source>, Refusal> {
     refuse_bad_names(&sources)?;
     let source = |SourceText { name, text }| Source { name, bytes: text.into_bytes() };
-    let sources: Vec<Source> = sources.into_iter().map(source).collect();
-    compile_sources(&sources, Some(running)).map_err(Refusal::Policy)
+    Ok(sources.into_iter().map(source).collect())
 }
 
 /// Names come from file systems as a rule; whoever makes them up is to make them fit to be printed.
@@ -162,7 +113,7 @@ pub fn compile_sources(sources: &[Source], previous: Option<&Program>) -> Result
 }
 
 /// The digest is that of the files. Generation 0 is no compiled program, whatever its digest.
-fn is_change(program: &Program, running: &Program) -> bool {
+pub(crate) fn is_change(program: &Program, running: &Program) -> bool {
     running.generation == Generation::default() || program.digest != running.digest
 }
 

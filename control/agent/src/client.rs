@@ -16,8 +16,8 @@ use tokio::net::UnixStream;
 
 use crate::{
     api::{
-        Applied, ApplyRequest, BODY_BYTES_MAX, CheckRequest, Checked, Drop, Flows, ProgramSummary, Refused,
-        Rules,
+        Applied, ApplyRequest, BODY_BYTES_MAX, CheckRequest, Checked, ConfirmRequest, Confirmed, Drop, Flows,
+        HistoryList, ProgramSummary, Refused, RollbackRequest, Rules, Status,
     },
     files::sentence,
 };
@@ -177,6 +177,38 @@ impl Client {
     /// See [`ClientError`].
     pub fn apply(&self, request: &ApplyRequest) -> Result<Applied, ClientError> {
         self.post("/v1/apply", request)
+    }
+
+    /// `POST /v1/confirm`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn confirm(&self, request: &ConfirmRequest) -> Result<Confirmed, ClientError> {
+        self.post("/v1/confirm", request)
+    }
+
+    /// `POST /v1/rollback`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn rollback(&self, request: &RollbackRequest) -> Result<Applied, ClientError> {
+        self.post("/v1/rollback", request)
+    }
+
+    /// `GET /v1/history`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn history(&self) -> Result<HistoryList, ClientError> {
+        self.get("/v1/history")
+    }
+
+    /// `GET /v1/status`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn status(&self) -> Result<Status, ClientError> {
+        self.get("/v1/status")
     }
 
     /// `POST /v1/explain`.

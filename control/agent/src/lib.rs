@@ -9,20 +9,35 @@ pub mod api;
 pub mod client;
 pub mod files;
 
+mod applier;
 mod apply;
+mod history;
+mod history_files;
+mod keeper;
 mod plane;
 mod questions;
 mod routes;
 mod serve;
 mod shutdown;
 mod socket;
+mod start;
 mod views;
+mod watch;
+mod watch_ears;
 
 pub use apply::{compile_sources, counts, digest};
+pub use history_files::StateError;
 pub use plane::{DataPlane, PublishError, Published};
 pub use serve::{Listening, ServeError, bind, serve};
 pub use shutdown::Shutdown;
 pub use socket::BindError;
+pub use start::{GENERATIONS_KEPT_DEFAULT, Lifecycle, Start, StartError};
 
 /// Where the daemon answers unless told otherwise.
 pub const DEFAULT_SOCKET: &str = "/run/floodway/floodwayd.sock";
+
+#[cfg(test)]
+extern crate self as agent;
+#[cfg(test)]
+#[path = "../tests/fake/mod.rs"]
+mod fake;

@@ -19,7 +19,7 @@ const NUMBERS: [&str; 5] = ["srcPort", "dstPort", "type", "code", "queuePair"];
 /// What would change if the files were applied, for the flows that are open as well.
 pub(crate) fn plan(plane: &dyn DataPlane, request: CheckRequest) -> Result<Plan, Refusal> {
     let running = plane.running();
-    let Compiled { program, warnings } = apply::compile(request.sources, &running)?;
+    let Compiled { program, warnings } = apply::compile(&apply::named(request.sources)?, &running)?;
     let mut flows = plane.flows(LIMIT_MAX + 1);
     let is_cut = flows.len() > LIMIT_MAX;
     flows.truncate(LIMIT_MAX);

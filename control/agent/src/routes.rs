@@ -13,12 +13,16 @@ use axum::{
 use compile::explain::{Question, QuestionError};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::sync::Mutex;
 
 use crate::{
     DataPlane,
-    api::{ApplyRequest, BODY_BYTES_MAX, CheckRequest, Flows, LIMIT_DEFAULT, LIMIT_MAX, Refused},
-    apply::{self, Applier, Refusal},
+    api::{
+        ApplyRequest, BODY_BYTES_MAX, By, CheckRequest, ConfirmRequest, Flows, LIMIT_DEFAULT, LIMIT_MAX,
+        Refused, RollbackRequest,
+    },
+    applier::Applier,
+    apply::{self, Refusal},
+    keeper::Keeper,
     questions, views,
 };
 
@@ -28,10 +32,10 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 struct Api {
     plane: Arc<dyn DataPlane>,
-    applier: Arc<Mutex<Applier>>,
+    keeper: Arc<Keeper>,
 }
 
-pub(crate) fn router(plane: Arc<dyn DataPlane>) -> Router {
+pub(crate) fn router(keeper: Arc<Keeper>) -> Router {
     Router::new()
         .route("/v1/report", get(report))
         .route("/v1/program", get(program))
@@ -45,9 +49,13 @@ pub(crate) fn router(plane: Arc<dyn DataPlane>) -> Router {
         .route("/v1/plan", post(plan))
         .route("/v1/check", post(check))
         .route("/v1/apply", post(apply))
+        .route("/v1/confirm", post(confirm))
+        .route("/v1/rollback", post(rollback))
+        .route("/v1/history", get(history))
+        .route("/v1/status", get(status))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
-        .with_state(Api { plane, applier: Arc::default() })
+        .with_state(Api { plane: keeper.plane(), keeper })
 }
 
 async fn report(api: State<Api>) -> Response {
@@ -123,13 +131,25 @@ async fn plan(api: State<Api>, body: Body) -> Response {
 }
 
 async fn apply(api: State<Api>, body: Body) -> Response {
-    let body = match receive(body).await {
-        Ok(body) => body,
-        Err(failure) => return failure.into_response(),
-    };
-    // Taken into the closure: it ends with the apply even when the client is gone before.
-    let mut applier = Arc::clone(&api.applier).lock_owned().await;
-    api.answer(move |plane| Ok(applier.apply(plane, parse::<ApplyRequest>(&body)?)?)).await
+    api.change(body, |applier, plane, request: ApplyRequest| applier.apply(plane, request, By::Apply)).await
+}
+
+async fn confirm(api: State<Api>, body: Body) -> Response {
+    api.change(body, |applier, plane, request: ConfirmRequest| applier.confirm(plane, request.generation))
+        .await
+}
+
+async fn rollback(api: State<Api>, body: Body) -> Response {
+    api.change(body, |applier, plane, request: RollbackRequest| applier.rollback(plane, request.generation))
+        .await
+}
+
+async fn history(api: State<Api>) -> Json<crate::api::HistoryList> {
+    Json(api.keeper.history())
+}
+
+async fn status(api: State<Api>) -> Json<crate::api::Status> {
+    Json(api.keeper.status())
 }
 
 async fn no_route() -> Failure {
@@ -144,6 +164,21 @@ async fn no_method() -> Failure {
 }
 
 impl Api {
+    /// Receives a request that changes what runs, and does it when those before it are done.
+    async fn change<R: DeserializeOwned, T: Serialize + Send + 'static>(
+        &self,
+        body: Body,
+        work: impl FnOnce(&mut Applier, &dyn DataPlane, R) -> Result<T, Refusal> + Send + 'static,
+    ) -> Response {
+        let body = match receive(body).await {
+            Ok(body) => body,
+            Err(failure) => return failure.into_response(),
+        };
+        // Taken into the closure: it ends with the change even when the client is gone before.
+        let mut applier = self.keeper.applier().await;
+        self.answer(move |plane| Ok(work(&mut applier, plane, parse(&body)?)?)).await
+    }
+
     /// Works on a thread that may block, since the one that serves must not.
     async fn answer<T: Serialize + Send + 'static>(
         &self,
@@ -243,7 +278,12 @@ impl From<Refusal> for Failure {
                 let body = Refused { error, generation: Some(generation.0), workers, ..Refused::default() };
                 Self { status: StatusCode::GATEWAY_TIMEOUT, body }
             }
-            Refusal::Name(_) => Self::new(StatusCode::BAD_REQUEST, error),
+            Refusal::Name(_) | Refusal::OutOfBounds(_) => Self::new(StatusCode::BAD_REQUEST, error),
+            Refusal::Waiting { generation, .. } => {
+                let body = Refused { error, generation: Some(generation), ..Refused::default() };
+                Self { status: StatusCode::CONFLICT, body }
+            }
+            Refusal::Impossible(_) => Self::new(StatusCode::CONFLICT, error),
             Refusal::Rejected(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, error),
         }
     }

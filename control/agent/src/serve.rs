@@ -16,14 +16,18 @@ use tokio::{
 };
 
 use crate::{
-    DataPlane, Shutdown, routes,
+    DataPlane, Lifecycle, Shutdown,
+    keeper::Keeper,
+    routes,
     socket::{BindError, Socket},
+    watch,
 };
 
 /// Connections at the same time; others wait in the socket's backlog.
 const CONNECTIONS_MAX: usize = 16;
-/// Threads for calls that block: as many as connections, since each has one request at a time.
-const BLOCKING_THREADS_MAX: usize = CONNECTIONS_MAX;
+/// Threads for calls that block: as many as connections, since each has one request at a time, and one each for the
+/// timer and the watch.
+const BLOCKING_THREADS_MAX: usize = CONNECTIONS_MAX + 2;
 /// How long a connection may take to send the head of a request, the first as well as each next.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long requests may go on after the shutdown was triggered, and then once more calls into the data plane.
@@ -78,9 +82,20 @@ impl Listening {
     /// Answers on the calling thread until `shutdown` is triggered. Then it removes the socket, gives running requests
     /// three seconds to end, and calls into `plane` that still block three more.
     pub fn serve(self, plane: Arc<dyn DataPlane>, shutdown: &Shutdown) {
+        self.serve_with(plane, Lifecycle::default(), shutdown);
+    }
+
+    /// [`Listening::serve`] with what [`Lifecycle::start`] found. `plane` runs the program that came with it.
+    pub fn serve_with(self, plane: Arc<dyn DataPlane>, lifecycle: Lifecycle, shutdown: &Shutdown) {
         let Self { socket, runtime } = self;
         runtime.block_on(async {
-            let connections = accept(&socket.listener, routes::router(plane), shutdown).await;
+            let watched = lifecycle.watch.clone();
+            let keeper = Keeper::new(plane, lifecycle.into_applier());
+            tokio::spawn(keeper.clone().keep_deadlines());
+            if let Some((directory, found)) = watched {
+                tokio::spawn(watch::watch(keeper.clone(), directory, found));
+            }
+            let connections = accept(&socket.listener, routes::router(keeper), shutdown).await;
             // First the name goes, so that a next daemon need not wait for the last requests of this one.
             drop(socket);
             if tokio::time::timeout(GRACE, connections.shutdown()).await.is_err() {

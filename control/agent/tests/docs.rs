@@ -50,3 +50,11 @@ fn examples_have_the_fields_of_the_types() {
         assert_is(example);
     }
 }
+
+#[test]
+fn the_status_of_the_operators_guide_is_one() {
+    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md")).unwrap();
+    let examples = examples(&text);
+    assert_eq!(examples.len(), 1);
+    assert_is::<agent::api::Status>(examples[0]);
+}

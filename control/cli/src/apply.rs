@@ -14,6 +14,7 @@ pub(crate) fn run(
     client: &Client,
     directory: &Path,
     expect_generation: Option<u32>,
+    confirm_s: Option<u32>,
     output: Output,
 ) -> Outcome {
     let sources = match agent::files::read_directory(directory) {
@@ -26,9 +27,14 @@ pub(crate) fn run(
             Ok(_) => unreachable!("the parser takes UTF-8 only"),
         };
     };
-    match client.apply(&ApplyRequest { sources: texts, expect_generation }) {
+    match client.apply(&ApplyRequest { sources: texts, expect_generation, confirm_s }) {
         Ok(applied) => {
-            Outcome::answer(output, &applied, sentence).with_note(output, &applied.warnings.render(&sources))
+            let note = confirm_s.filter(|_| applied.changed).map(|seconds| {
+                format!("floodway: rolls back in {seconds} s unless `floodway confirm` comes before\n")
+            });
+            Outcome::answer(output, &applied, sentence)
+                .with_note(output, &applied.warnings.render(&sources))
+                .with_note(output, &note.unwrap_or_default())
         }
         Err(error) => Outcome::daemon(output, error, &sources),
     }
@@ -43,7 +49,7 @@ pub(crate) fn texts(sources: &[Source]) -> Option<Vec<SourceText>> {
     sources.iter().map(text).collect()
 }
 
-fn sentence(applied: &Applied) -> String {
+pub(crate) fn sentence(applied: &Applied) -> String {
     let Applied { generation, took_us, counts, .. } = applied;
     let counts = summary(*counts);
     match applied.changed {

@@ -56,7 +56,22 @@ pub(crate) enum Command {
         /// Refuse unless this generation runs
         #[arg(long, value_name = "NUMBER")]
         expect_generation: Option<u32>,
+        /// Roll back unless `floodway confirm` comes within this time, such as 30s or 5m
+        #[arg(long, value_name = "TIME", value_parser = crate::lifecycle::seconds)]
+        confirm: Option<u32>,
     },
+    /// Keep what `apply --confirm` published
+    Confirm {
+        /// Refuse unless it is this generation that waits
+        generation: Option<u32>,
+    },
+    /// Publish the files of an earlier generation again
+    Rollback {
+        /// Which, of those that `floodway history` lists; the one before when left out
+        generation: Option<u32>,
+    },
+    /// List the generations that the daemon keeps the files of
+    History,
     /// Say what a policy directory would change, and which packets and open flows would be judged otherwise
     Plan {
         /// Holds the policy files: *.yaml, *.yml and *.json

@@ -8,6 +8,7 @@ mod arguments;
 mod capture;
 mod check;
 mod explain;
+mod lifecycle;
 mod outcome;
 mod plan;
 mod show;
@@ -36,9 +37,12 @@ fn run(arguments: Arguments) -> Outcome {
     let client = Client::new(socket);
     match command {
         Command::Check { directory } => check::run(&directory, output),
-        Command::Apply { directory, expect_generation } => {
-            apply::run(&client, &directory, expect_generation, output)
+        Command::Apply { directory, expect_generation, confirm } => {
+            apply::run(&client, &directory, expect_generation, confirm, output)
         }
+        Command::Confirm { generation } => lifecycle::confirm(&client, generation, output),
+        Command::Rollback { generation } => lifecycle::rollback(&client, generation, output),
+        Command::History => lifecycle::history(&client, output),
         Command::Plan { directory, against } => plan::run(&client, &directory, against.as_deref(), output),
         Command::Explain { packet, policy } => explain::run(&client, packet, policy.as_deref(), output),
         Command::Schema => Outcome::good(SCHEMA),

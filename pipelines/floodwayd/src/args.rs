@@ -13,6 +13,19 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     pub policy: PathBuf,
 
+    /// Apply what changes in the policy directory, as `floodway apply` does.
+    #[arg(long)]
+    pub watch: bool,
+
+    /// Directory that keeps what ran, for a start with a broken policy directory and for `floodway rollback`; without
+    /// it only this process remembers.
+    #[arg(long, value_name = "DIR", env = "FLOODWAY_STATE")]
+    pub state: Option<PathBuf>,
+
+    /// Generations that are kept.
+    #[arg(long, value_name = "N", default_value_t = agent::GENERATIONS_KEPT_DEFAULT as u32, value_parser = clap::value_parser!(u32).range(2..=1024))]
+    pub history: u32,
+
     /// Unix socket to answer on.
     #[arg(long, value_name = "PATH", default_value = agent::DEFAULT_SOCKET)]
     pub socket: PathBuf,

@@ -13,12 +13,19 @@ mod worker;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use agent::Lifecycle;
 use anyhow::{Context, anyhow};
 use clap::Parser;
 use program::Program;
 
 use args::Args;
 use plane::Plane;
+
+/// What the daemon starts with.
+struct Start {
+    program: Program,
+    lifecycle: Lifecycle,
+}
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -33,33 +40,33 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {
-    let program = read_policy(args)?;
+    let start = read_policy(args)?;
     let listening = agent::bind(&args.socket)?;
     let shutdown = agent::Shutdown::new();
     signals::end_on(&shutdown)?;
-    if ports::want_dpdk(&program)? {
-        run_on_dpdk(args, program, listening, &shutdown)
+    if ports::want_dpdk(&start.program)? {
+        run_on_dpdk(args, start, listening, &shutdown)
     } else {
-        let mut opened = ports::host::open(args, &program)?;
-        serve(args, program, listening, &shutdown, &mut opened)
+        let mut opened = ports::host::open(args, &start.program)?;
+        serve(args, start, listening, &shutdown, &mut opened)
     }
 }
 
 #[cfg(feature = "dpdk")]
 fn run_on_dpdk(
     args: &Args,
-    program: Program,
+    start: Start,
     listening: agent::Listening,
     shutdown: &agent::Shutdown,
 ) -> anyhow::Result<()> {
-    let mut opened = ports::dpdk::open(args, &program)?;
-    serve(args, program, listening, shutdown, &mut opened)
+    let mut opened = ports::dpdk::open(args, &start.program)?;
+    serve(args, start, listening, shutdown, &mut opened)
 }
 
 #[cfg(not(feature = "dpdk"))]
 fn run_on_dpdk(
     _args: &Args,
-    _program: Program,
+    _start: Start,
     _listening: agent::Listening,
     _shutdown: &agent::Shutdown,
 ) -> anyhow::Result<()> {
@@ -71,31 +78,34 @@ fn run_on_dpdk(
 /// Runs until the shutdown or until the worker ends by itself, which it never should.
 fn serve<W: ports::World>(
     args: &Args,
-    program: Program,
+    start: Start,
     listening: agent::Listening,
     shutdown: &agent::Shutdown,
     world: &mut W,
 ) -> anyhow::Result<()> {
+    let Start { program, lifecycle } = start;
     let (plane, parts) = Plane::new(args, Arc::new(program), world.facts())?;
     let worker = worker::start(args, world, parts, shutdown)?;
     let plane = Arc::new(plane);
     tracing::info!(socket = %args.socket.display(), "ready");
-    listening.serve(plane.clone(), shutdown);
+    listening.serve_with(plane.clone(), lifecycle, shutdown);
     tracing::info!("ending: the workers send what they hold and stop");
     let ended = worker.stop();
     log_totals(&plane);
     ended.map_err(|panic| anyhow!("the worker ended by a fault: {panic}"))
 }
 
-fn read_policy(args: &Args) -> anyhow::Result<Program> {
-    let sources = agent::files::read_directory(&args.policy)?;
-    let compiled = agent::compile_sources(&sources, None).map_err(|diagnostics| {
-        anyhow!("the policy in {} is refused\n{diagnostics}", args.policy.display())
+fn read_policy(args: &Args) -> anyhow::Result<Start> {
+    let (program, warnings, lifecycle) = Lifecycle::start(&agent::Start {
+        policy: args.policy.clone(),
+        state: args.state.clone(),
+        watch: args.watch,
+        generations_kept: args.history as usize,
     })?;
-    if !compiled.warnings.is_empty() {
-        eprintln!("{}", compiled.warnings);
+    if !warnings.is_empty() {
+        eprintln!("{warnings}");
     }
-    Ok(compiled.program)
+    Ok(Start { program, lifecycle })
 }
 
 fn log_totals(plane: &Plane) {

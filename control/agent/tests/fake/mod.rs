@@ -4,17 +4,17 @@
 use std::{
     path::PathBuf,
     sync::{
-        Arc, Mutex,
+        Arc, Condvar, Mutex,
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, Sender, channel},
     },
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use agent::{
-    DataPlane, PublishError, Published, Shutdown,
-    api::{ApplyRequest, SourceText},
+    DataPlane, Lifecycle, PublishError, Published, Shutdown, Start,
+    api::{ApplyRequest, SourceText, Status},
     client::Client,
 };
 use program::{
@@ -75,7 +75,7 @@ spec:
 }
 
 pub fn apply(denied_port: u16) -> ApplyRequest {
-    ApplyRequest { sources: sources(denied_port), expect_generation: None }
+    ApplyRequest { sources: sources(denied_port), expect_generation: None, confirm_s: None }
 }
 
 pub fn sources(denied_port: u16) -> Vec<SourceText> {
@@ -87,6 +87,7 @@ pub fn sources(denied_port: u16) -> Vec<SourceText> {
 #[derive(Default)]
 pub struct Fake {
     programs: Mutex<Vec<Arc<Program>>>,
+    published: Condvar,
     stuck: Mutex<Vec<u32>>,
     rejects: AtomicBool,
     is_publishing: AtomicBool,
@@ -110,7 +111,29 @@ impl Gate {
     }
 }
 
+/// Longest wait for what has to come.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
 impl Fake {
+    /// One that runs `program`.
+    pub fn running(program: Program) -> Self {
+        let fake = Self::default();
+        fake.programs.lock().unwrap().push(Arc::new(program));
+        fake
+    }
+
+    /// Returns once this generation was published, and gives its digest.
+    #[track_caller]
+    pub fn wait_for(&self, generation: u32) -> String {
+        let programs = self.programs.lock().unwrap();
+        let is_missing = |programs: &mut Vec<Arc<Program>>| {
+            programs.last().is_none_or(|program| program.generation.0 < generation)
+        };
+        let (programs, _) = self.published.wait_timeout_while(programs, PATIENCE, is_missing).unwrap();
+        let found = programs.iter().find(|program| program.generation.0 == generation);
+        agent::digest(found.expect("the generation is not published"))
+    }
+
     pub fn generations(&self) -> Vec<u32> {
         self.programs.lock().unwrap().iter().map(|program| program.generation.0).collect()
     }
@@ -135,7 +158,7 @@ impl Fake {
     }
 
     fn worker(&self, worker: u32) -> WorkerReport {
-        let generation = self.running().generation.0;
+        let generation = DataPlane::running(self).generation.0;
         let is_stuck = self.stuck.lock().unwrap().contains(&worker);
         WorkerReport {
             worker,
@@ -168,6 +191,7 @@ impl DataPlane for Fake {
             Err(PublishError::Rejected { reason: "there is no memory for it".into() })
         } else {
             self.programs.lock().unwrap().push(Arc::new(program));
+            self.published.notify_all();
             match self.stuck.lock().unwrap().clone() {
                 workers if workers.is_empty() => {
                     Ok(Published { generation, took: Duration::from_micros(37) })
@@ -180,7 +204,7 @@ impl DataPlane for Fake {
     }
 
     fn report(&self) -> Report {
-        let running = self.running();
+        let running = DataPlane::running(self);
         let drop = |reason: &str, packets| DropCount { reason: reason.into(), packets };
         let traffic = Traffic { rx_packets: 7, rx_bytes: 700, tx_packets: 5, tx_bytes: 500 };
         Report {
@@ -244,21 +268,45 @@ pub struct Server {
 
 impl Server {
     pub fn start() -> Self {
+        Self::start_with(Fake::default(), Lifecycle::default())
+    }
+
+    /// Starts as floodwayd does.
+    pub fn start_from(start: &Start) -> Self {
+        let (program, _, lifecycle) = Lifecycle::start(start).unwrap();
+        Self::start_with(Fake::running(program), lifecycle)
+    }
+
+    pub fn start_with(plane: Fake, lifecycle: Lifecycle) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("floodwayd.sock");
-        let plane = Arc::new(Fake::default());
+        let plane = Arc::new(plane);
         let shutdown = Shutdown::new();
         // From here on connections are taken in, so that nobody has to wait for the thread.
         let listening = agent::bind(&socket).unwrap();
         let thread = std::thread::spawn({
             let (plane, shutdown) = (plane.clone(), shutdown.clone());
-            move || listening.serve(plane, &shutdown)
+            move || listening.serve_with(plane, lifecycle, &shutdown)
         });
         Self { directory, socket, plane, shutdown, thread: Some(thread) }
     }
 
     pub fn client(&self) -> Client {
         Client::new(&self.socket)
+    }
+
+    /// Returns once the status is as wanted.
+    #[track_caller]
+    pub fn wait_for(&self, is_wanted: impl Fn(&Status) -> bool) -> Status {
+        let start = Instant::now();
+        loop {
+            let status = self.client().status().unwrap();
+            if is_wanted(&status) {
+                return status;
+            }
+            assert!(start.elapsed() < PATIENCE, "{status:?}");
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
     }
 
     /// Returns when the server has ended.
