@@ -108,9 +108,9 @@ FALSE     no-telnet (allow, s/a.yaml:9)
 2 statements: 1 proven, 1 false
 "
     );
-    assert_ends(&verify(&[GOOD, BAD], &["p", "--statements", "s"]), 6, &stdout, "");
+    assert_ends(&verify(&[GOOD, BAD], &["p", "--statements", "s"]), 7, &stdout, "");
     let output = verify(&[GOOD, BAD], &["p", "--statements", "s", "--output", "json"]);
-    assert_eq!((output.status.code(), output.stderr.len()), (Some(6), 0));
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(7), 0));
     let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&answer["proven"], &answer["isolation"]["verdict"]), (&false.into(), &"proven".into()));
     assert_eq!(answer["statements"][0]["verdict"], "proven");
@@ -129,7 +129,7 @@ FALSE     no-telnet (allow, s/a.yaml:9)
 fn files_that_are_refused_have_theirs() {
     let output = verify(&[("x", "expect: deny, from: {tenant: rde}, to: {}")], &["p", "--statements", "s"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(stderr.starts_with("s/a.yaml:5:36: error: unknown tenant rde\n"), "{stderr}");
+    assert!(stderr.starts_with("s/a.yaml:5:37: error: unknown tenant rde\n"), "{stderr}");
     assert!(stderr.ends_with("\nfloodway: the policy files are refused\n"), "{stderr}");
     assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
     let output = verify(&[], &["p", "--statements", "p"]);

@@ -6,7 +6,9 @@ mod small;
 use std::net::IpAddr;
 
 use compile::verify::{Answer, Expect, Prover, Question};
-use program::{DropReason, Flow, Ingress, Place, PortId, Program, Rule, Service, Verdict, VtepId};
+use program::{
+    DropReason, Flow, Ingress, Origin, Place, PortId, Program, Rule, Service, Tier, Verdict, VtepId,
+};
 use proptest::prelude::*;
 
 /// Every flow of the question's sender that a packet can have, up to what no rule and no statement tells apart.
@@ -44,8 +46,13 @@ fn is_guard(reason: DropReason) -> bool {
 fn is_meant(services: &Option<Vec<program::ServiceMatch>>, expect: Expect, flow: &Flow) -> bool {
     let Some(services) = services else { return true };
     let verdict = if expect == Expect::Allow { Verdict::Accept } else { Verdict::Deny };
-    let (tier, origin) = Default::default();
-    let rule = Rule { tier, verdict, peers: None, services: services.clone(), origin };
+    let rule = Rule {
+        tier: Tier::Tenant,
+        verdict,
+        peers: None,
+        services: services.clone(),
+        origin: Origin::default(),
+    };
     !services.is_empty() && rule.matches(flow.src, flow.service)
 }
 
@@ -108,11 +115,13 @@ fn oracle(program: &Program, question: &Question) -> Expected {
                 .into_iter()
                 .any(|address| address.is_ipv4() == flow.src.is_ipv4() && holds(&question.to.blocks, address))
     };
+    let is_vacuous = match question.from.tenant == question.to.tenant {
+        true => received.is_empty(),
+        false => !sent.iter().any(could_receive),
+    };
     if received.iter().any(contradicts) {
         Expected::False
-    } else if question.from.tenant == question.to.tenant && received.is_empty() {
-        Expected::Vacuous
-    } else if !sent.iter().any(could_receive) {
+    } else if is_vacuous {
         Expected::Vacuous
     } else {
         Expected::True

@@ -132,20 +132,27 @@ pub(crate) fn check(documents: &Documents, report: &mut Report) {
             let message = format!("statement {} is given twice", name.value);
             report.error(name.at, message).related(first, "it is first used here");
         }
-        for end in [&statement.from, &statement.to] {
-            match tenants.get(&*end.tenant.value) {
-                Some(tenant) if tenant.is_whole => end.check(tenant, report),
-                None if !documents.unread.tenants => {
-                    unknown("tenant", &end.tenant, tenants.keys().copied(), report)
-                }
-                _ => {}
-            }
+        statement.from.check(&tenants, documents, report);
+        // A tenant that was left out is that of `from`, and wrong once.
+        if statement.to.tenant.at != statement.from.tenant.at || tenants.contains_key(&**statement.to.tenant)
+        {
+            statement.to.check(&tenants, documents, report);
         }
     }
 }
 
 impl End {
-    fn check(&self, tenant: &Tenant, report: &mut Report) {
+    fn check(&self, tenants: &BTreeMap<&str, &Tenant>, documents: &Documents, report: &mut Report) {
+        match tenants.get(&**self.tenant) {
+            Some(tenant) if tenant.is_whole => self.check_hosts(tenant, report),
+            None if !documents.unread.tenants => {
+                unknown("tenant", &self.tenant, tenants.keys().copied(), report);
+            }
+            _ => {}
+        }
+    }
+
+    fn check_hosts(&self, tenant: &Tenant, report: &mut Report) {
         let of = |what: &str| format!("{what} of tenant {}:", tenant.name.value);
         match &self.hosts {
             Hosts::Ports(PortSelector::Named(names)) => {
