@@ -145,7 +145,7 @@ impl Read for Peer {
         let mut fields = Fields::of(node, "a peer", report)?;
         let block = fields.node("ipBlock");
         let ports = fields.node("ports");
-        let names = ["remote", "tag", "tenant"].map(|name| fields.node(name));
+        let names = [fields.node("remote"), fields.node("tag"), fields.node("tenant")];
         let at = fields.at();
         fields.finish();
         match (block, ports, names) {
