@@ -11,6 +11,9 @@ use std::{
 
 use tempfile::TempDir;
 
+/// So that hugepages, or their lack, change nothing.
+const ORDINARY_PAGES: &[&str] = &["--memory", "no-huge"];
+
 /// The floodwayd under test, or `None` and a printed reason.
 fn floodwayd() -> Option<PathBuf> {
     let Some(folder) = std::env::var_os("FLOODWAY_DPDK_PROGRAMS") else {
@@ -66,14 +69,15 @@ fn sentence(before: &[&str], floodwayd: &Path, policy: &TempDir, arguments: &[&s
 fn a_kernel_interface_that_does_not_exist() {
     let Some(floodwayd) = floodwayd() else { return };
     let policy = policy("dpdk:net_af_packet0,iface=fw-no-such", "dpdk:net_null0");
-    let said = sentence(&[], &floodwayd, &policy, &[]);
+    let said = sentence(&[], &floodwayd, &policy, ORDINARY_PAGES);
     assert!(said.contains(r#"port "uplink0""#) && said.contains("fw-no-such"), "{said}");
 }
 
 #[test]
 fn a_driver_that_does_not_exist() {
     let Some(floodwayd) = floodwayd() else { return };
-    let said = sentence(&[], &floodwayd, &policy("dpdk:net_nonsense0", "dpdk:net_null0"), &[]);
+    let policy = policy("dpdk:net_nonsense0", "dpdk:net_null0");
+    let said = sentence(&[], &floodwayd, &policy, ORDINARY_PAGES);
     assert!(said.contains(r#"port "uplink0""#) && said.contains("net_nonsense0"), "{said}");
 }
 
@@ -123,6 +127,6 @@ fn no_permission() {
     let copy = policy.path().join("floodwayd");
     fs::copy(&floodwayd, &copy).unwrap();
     let before = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
-    let said = sentence(&before, &copy, &policy, &["--memory", "no-huge"]);
+    let said = sentence(&before, &copy, &policy, ORDINARY_PAGES);
     assert!(said.contains("fw-test-perm") && said.contains("needs root"), "{said}");
 }
