@@ -4,34 +4,12 @@ use engine::{Gauge, Io};
 use packet::{Backend, Buf, Nanos};
 use program::{DropReason, TenantId};
 use tables::flow::{FlowHash, FlowKey, Slot, Timeout};
-use wire::L4;
 
 use crate::action::{Action, Target};
 use crate::decide::{self, decide};
 use crate::lanes::Fate;
+use crate::state::{first_timeout, idle};
 use crate::{Edge, Tables};
-
-const TCP_FIN: u8 = 0x01;
-const TCP_SYN: u8 = 0x02;
-const TCP_RST: u8 = 0x04;
-
-/// How long a flow may be idle before its entry goes. A flow that is still allowed is simply decided anew.
-mod idle {
-    use tables::flow::Timeout;
-
-    /// An open TCP connection (RFC 5382, REQ-5).
-    pub(super) const TCP_OPEN: Timeout = Timeout::from_secs(7_440);
-    /// TCP that is opening (RFC 5382, REQ-5 allows 4 minutes).
-    pub(super) const TCP_OPENING: Timeout = Timeout::from_secs(60);
-    /// TCP that is closing; another value than that of opening, since it tells the two apart.
-    pub(super) const TCP_CLOSING: Timeout = Timeout::from_secs(30);
-    /// UDP, RoCEv2 and the rest (RFC 4787, REQ-5).
-    pub(super) const DATAGRAMS: Timeout = Timeout::from_secs(300);
-    /// ICMP echo (RFC 5508, REQ-1).
-    pub(super) const ICMP: Timeout = Timeout::from_secs(60);
-    /// A refusal that is remembered.
-    pub(super) const REFUSED: Timeout = Timeout::from_secs(5);
-}
 
 impl Edge {
     /// Ends one lane: the packet is sent on, answered, or dropped and counted.
@@ -75,15 +53,19 @@ impl Edge {
             action = self.decide_again(tables, slot, now)?;
         }
         self.hits += 1;
-        let parsed = &self.lanes.parsed[lane];
-        if parsed.l4 == L4::Tcp {
-            let flags = tcp_flags(frame, parsed.l4_offset);
-            let opening = self.flows.entry(slot).timeout == idle::TCP_OPENING;
-            if opening || flags & (TCP_FIN | TCP_RST | TCP_SYN) != 0 {
-                self.follow_tcp(slot, flags);
-            }
+        Some(self.tracked(action, slot, lane, frame, now))
+    }
+
+    /// The action, or the drop of a packet that does not fit the state of its flow.
+    #[inline(always)]
+    fn tracked(&mut self, action: Action, slot: Slot, lane: usize, frame: &[u8], now: Nanos) -> Action {
+        if matches!(action.target(), Target::Drop(_)) {
+            return action;
         }
-        Some(action)
+        match self.track(slot, lane, frame, now) {
+            Ok(()) => action,
+            Err(reason) => Action::drop(action.generation, reason),
+        }
     }
 
     /// A packet without an entry: the program decides, the table remembers. `None` when it is for the gateway that
@@ -116,13 +98,15 @@ impl Edge {
         }
         let l4 = (self.lanes.parsed[lane].l4, self.lanes.parsed[lane].l4_offset);
         let timeout = first_timeout(l4.0, frame, l4.1);
-        if !self.remember(tables, hash, &key, action, timeout, frame.len(), now) {
-            io.ledger.count(Gauge::Uncached, 1);
+        match self.remember(tables, hash, &key, action, timeout, frame.len(), now) {
+            Remembered::At(slot) => action = self.tracked(action, slot, lane, frame, now),
+            Remembered::NotWorthIt => {}
+            Remembered::NoRoom => io.ledger.count(Gauge::Uncached, 1),
         }
         Some(action)
     }
 
-    /// Puts a decision into the table, if it is worth it and there is room; false when there was none.
+    /// Puts a decision into the table, if it is worth it and there is room.
     #[allow(clippy::too_many_arguments)] // long: one call site, and every argument is another fact of the packet
     fn remember(
         &mut self,
@@ -133,10 +117,10 @@ impl Edge {
         timeout: Timeout,
         bytes: usize,
         now: Nanos,
-    ) -> bool {
+    ) -> Remembered {
         let timeout = match action.target() {
             Target::Drop(_) if !action.is_policy_drop() || !self.may_remember_refusal(tables, key) => {
-                return true;
+                return Remembered::NotWorthIt;
             }
             Target::Drop(_) => idle::REFUSED,
             _ => {
@@ -144,8 +128,10 @@ impl Edge {
                 timeout
             }
         };
-        let Ok(slot) = self.flows.insert(hash, key, action, key.tenant, now, timeout) else { return false };
-        self.flows.touch(slot, now, bytes as u64)
+        match self.flows.insert(hash, key, action, key.tenant, now, timeout) {
+            Ok(slot) if self.flows.touch(slot, now, bytes as u64) => Remembered::At(slot),
+            _ => Remembered::NoRoom,
+        }
     }
 
     /// Refusals may use half of a tenant's share, so that a scan does not push the tenant's own connections out.
@@ -226,32 +212,14 @@ impl Edge {
         let refused = matches!(entry.action.target(), Target::Drop(_));
         !refused && !entry.action.is_reply() && !entry.is_expired(now)
     }
-
-    /// How long a TCP flow may be idle depends on whether it is open.
-    #[cold]
-    fn follow_tcp(&mut self, slot: Slot, flags: u8) {
-        let timeout = match flags {
-            _ if flags & (TCP_FIN | TCP_RST) != 0 => idle::TCP_CLOSING,
-            _ if flags & TCP_SYN != 0 => idle::TCP_OPENING,
-            _ => idle::TCP_OPEN,
-        };
-        self.flows.entry_mut(slot).timeout = timeout;
-    }
 }
 
-fn first_timeout(l4: L4, frame: &[u8], l4_offset: u16) -> Timeout {
-    match l4 {
-        L4::Tcp => match tcp_flags(frame, l4_offset) {
-            flags if flags & (TCP_FIN | TCP_RST) != 0 => idle::TCP_CLOSING,
-            flags if flags & TCP_SYN != 0 => idle::TCP_OPENING,
-            _ => idle::TCP_OPEN,
-        },
-        L4::Icmp | L4::Icmpv6 => idle::ICMP,
-        _ => idle::DATAGRAMS,
-    }
-}
-
-/// The parser has seen the whole TCP header.
-fn tcp_flags(frame: &[u8], l4_offset: u16) -> u8 {
-    frame.get(usize::from(l4_offset) + 13).copied().unwrap_or(0)
+/// What became of a decision.
+enum Remembered {
+    /// The table has it.
+    At(Slot),
+    /// The next packet is decided anew, at no great cost.
+    NotWorthIt,
+    /// The table, or the tenant's share of it, is full.
+    NoRoom,
 }

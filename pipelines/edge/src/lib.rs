@@ -21,6 +21,7 @@ mod nd;
 mod next_hops;
 mod record;
 mod special;
+mod state;
 mod tables;
 mod underlay;
 
@@ -41,6 +42,7 @@ pub use tables::{BuildError, Facts, Tables};
 
 use lanes::Lanes;
 use next_hops::NextHops;
+use state::State;
 
 /// ICMP errors a second that one tenant may cause in one worker.
 const ICMP_ERRORS_PER_SECOND: u32 = 1000;
@@ -66,7 +68,7 @@ impl Default for Limits {
 
 /// The pipeline of one worker.
 pub struct Edge {
-    flows: FlowTable<Action>,
+    flows: FlowTable<Action, State>,
     lanes: Box<Lanes>,
     next_hops: NextHops,
     icmp_errors: Vec<RateLimit>,

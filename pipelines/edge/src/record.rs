@@ -7,6 +7,7 @@ use crate::Tables;
 use crate::action::{Action, Target};
 use crate::decide::{decide, opener};
 use crate::key;
+use crate::state::State;
 
 /// One flow entry, copied out.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +71,7 @@ impl Record {
 const SLOTS_PER_STEP: usize = 512;
 
 pub(crate) fn dump(
-    flows: &FlowTable<Action>,
+    flows: &FlowTable<Action, State>,
     from: usize,
     count: usize,
     sink: &mut dyn FnMut(Record),

@@ -1,4 +1,4 @@
-//! One flow: two cache lines when its action has 16 bytes.
+//! One flow: two cache lines when its action and its state have 16 bytes each.
 
 use super::FlowKey;
 use packet::Nanos;
@@ -37,7 +37,7 @@ impl Timeout {
 /// A flow of the table. The first cache line says what it is and what to do, the second what it did.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Entry<A> {
+pub struct Entry<A, S = ()> {
     pub(super) key: FlowKey,
     /// What the pipeline decided for it; 16 bytes are intended.
     pub action: A,
@@ -58,12 +58,14 @@ pub struct Entry<A> {
     pub(super) tenant: u16,
     pub(super) lane: u8,
     pub(super) live: bool,
+    /// What the pipeline keeps of its protocol, as new when it is inserted; 16 bytes are intended.
+    pub state: S,
 }
 
-const _: () = assert!(size_of::<Entry<[u8; 16]>>() == 128 && align_of::<Entry<[u8; 16]>>() == 64);
-const _: () = assert!(core::mem::offset_of!(Entry<[u8; 16]>, last_seen) == 64);
+const _: () = assert!(size_of::<Entry<[u8; 16], [u32; 4]>>() == 128 && align_of::<Entry<[u8; 16]>>() == 64);
+const _: () = assert!(core::mem::offset_of!(Entry<[u8; 16], [u32; 4]>, last_seen) == 64);
 
-impl<A> Entry<A> {
+impl<A, S> Entry<A, S> {
     /// The flow's identity.
     #[inline(always)]
     pub const fn key(&self) -> &FlowKey {
@@ -83,7 +85,7 @@ impl<A> Entry<A> {
     }
 }
 
-impl<A: Default> Entry<A> {
+impl<A: Default, S: Default> Entry<A, S> {
     pub(super) fn free() -> Self {
         Self {
             key: FlowKey::default(),
@@ -98,6 +100,7 @@ impl<A: Default> Entry<A> {
             tenant: 0,
             lane: 0,
             live: false,
+            state: S::default(),
         }
     }
 }

@@ -43,11 +43,11 @@ struct Tenant {
     quota: u32,
 }
 
-/// An exact-match table of at most `capacity` flows, each with an action `A`.
-pub struct FlowTable<A> {
+/// An exact-match table of at most `capacity` flows, each with an action `A` and a protocol state `S`.
+pub struct FlowTable<A, S = ()> {
     secret: Secret,
     index: Index,
-    entries: Box<[Entry<A>]>,
+    entries: Box<[Entry<A, S>]>,
     tenants: Box<[Tenant]>,
     /// Head of the list of entries that were used and are free again.
     free: u32,
@@ -58,10 +58,10 @@ pub struct FlowTable<A> {
     hand: u32,
 }
 
-impl<A: Copy + Default> FlowTable<A> {
+impl<A: Copy + Default, S: Copy + Default> FlowTable<A, S> {
     /// A table for `capacity` flows (at least 1, at most 2^24) of `tenants` tenants (at most 2^16), numbered from 0.
     ///
-    /// All memory is taken now: 128 bytes an entry with an action of 16, and 13 to 27 bytes an entry for the index.
+    /// All memory is taken now: 128 bytes an entry with an action and a state of 16 each, and 13 to 27 bytes an entry for the index.
     /// `seed` must be unknown to whoever sends packets. No tenant has a quota at first.
     pub fn new(capacity: usize, tenants: usize, seed: u64) -> Self {
         let capacity = capacity.clamp(1, 1 << 24);
@@ -145,13 +145,13 @@ impl<A: Copy + Default> FlowTable<A> {
 
     /// The entry in `slot`; panics when the slot is of a larger table.
     #[inline(always)]
-    pub fn entry(&self, slot: Slot) -> &Entry<A> {
+    pub fn entry(&self, slot: Slot) -> &Entry<A, S> {
         &self.entries[slot.0 as usize]
     }
 
     /// As [`FlowTable::entry`], to change its action or timeout.
     #[inline(always)]
-    pub fn entry_mut(&mut self, slot: Slot) -> &mut Entry<A> {
+    pub fn entry_mut(&mut self, slot: Slot) -> &mut Entry<A, S> {
         &mut self.entries[slot.0 as usize]
     }
 
@@ -192,6 +192,7 @@ impl<A: Copy + Default> FlowTable<A> {
             tenant,
             lane: place.lane,
             live: true,
+            state: S::default(),
         };
         Ok(Slot(number))
     }
@@ -244,7 +245,7 @@ impl<A: Copy + Default> FlowTable<A> {
 
     /// The flows in `count` slots from `from` on, for a dump in bounded steps: go on at `from + count` until that
     /// reaches [`FlowTable::slots`].
-    pub fn iter(&self, from: Slot, count: usize) -> impl Iterator<Item = (Slot, &Entry<A>)> {
+    pub fn iter(&self, from: Slot, count: usize) -> impl Iterator<Item = (Slot, &Entry<A, S>)> {
         let used = self.fresh as usize;
         let from = (from.0 as usize).min(used);
         let to = from.saturating_add(count).min(used);
@@ -287,7 +288,7 @@ impl<A: Copy + Default> FlowTable<A> {
 }
 
 #[cfg(test)]
-impl<A: Copy + Default> FlowTable<A> {
+impl<A: Copy + Default, S: Copy + Default> FlowTable<A, S> {
     pub(super) fn buckets(&self) -> usize {
         self.index.buckets()
     }
