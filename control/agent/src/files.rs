@@ -100,6 +100,24 @@ pub fn read_directory(path: &Path) -> Result<Vec<Source>, FilesError> {
     read_steadily(path, read_once)
 }
 
+/// Reads these files, whatever their names end in.
+///
+/// # Errors
+/// See [`FilesError`].
+pub fn read_files(paths: &[PathBuf]) -> Result<Vec<Source>, FilesError> {
+    let mut room = TOTAL_BYTES_MAX;
+    let mut sources = Vec::new();
+    for path in paths {
+        if !is_printable(path) {
+            return Err(FilesError::Name { path: path.clone() });
+        }
+        let bytes = read_file(path, room)?;
+        room -= bytes.len();
+        sources.push(Source { name: path.display().to_string(), bytes });
+    }
+    Ok(sources)
+}
+
 fn read_steadily(
     path: &Path,
     mut read: impl FnMut(&Path) -> Result<Vec<Source>, FilesError>,

@@ -31,7 +31,8 @@ Exit codes:
   4  the program is published, but a worker does not run it
   5  the output cannot be written
   6  plan: something would change
-  7  verify: a statement, or the isolation of tenants, is not proven";
+  7  verify: a statement, or the isolation of tenants, is not proven
+  8  import: something has no equivalent, and was left out or denied more";
 
 /// Form of the output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -89,6 +90,20 @@ pub(crate) enum Command {
         #[arg(long, value_name = "DIRECTORY")]
         policy: Option<PathBuf>,
     },
+    /// Turn access lists of other systems into policy files; needs no daemon
+    Import {
+        /// What the files are
+        format: ImportFormat,
+        /// JSON files, which are one configuration together
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        /// Whose everything is; without it, the files must say so
+        #[arg(long, value_name = "NAME")]
+        tenant: Option<String>,
+        /// Write a file for each tenant into this directory, not the documents to stdout
+        #[arg(long, value_name = "DIRECTORY")]
+        out: Option<PathBuf>,
+    },
     /// Print the JSON Schema of policy files
     Schema,
     /// Prove the statements of a policy directory over all packets, and that tenants are apart; needs no daemon
@@ -112,6 +127,24 @@ pub(crate) enum Command {
     },
     /// Print the manual page
     Man,
+}
+
+/// What a foreign file is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum ImportFormat {
+    /// ACLs of SONiC DASH: tables of its APP_DB, or records of SAI
+    Dash,
+    /// Security groups of OpenStack Networking, which OVN carries out
+    SecurityGroups,
+}
+
+impl From<ImportFormat> for policy::Format {
+    fn from(format: ImportFormat) -> Self {
+        match format {
+            ImportFormat::Dash => Self::Dash,
+            ImportFormat::SecurityGroups => Self::SecurityGroups,
+        }
+    }
 }
 
 /// A packet by its headers, or a frame of a capture.

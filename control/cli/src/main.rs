@@ -8,6 +8,7 @@ mod arguments;
 mod capture;
 mod check;
 mod explain;
+mod import;
 mod lifecycle;
 mod outcome;
 mod plan;
@@ -45,6 +46,9 @@ fn run(arguments: Arguments) -> Outcome {
         Command::History => lifecycle::history(&client, output),
         Command::Plan { directory, against } => plan::run(&client, &directory, against.as_deref(), output),
         Command::Explain { packet, policy } => explain::run(&client, packet, policy.as_deref(), output),
+        Command::Import { format, files, tenant, out } => {
+            import::run(format.into(), &files, tenant.as_deref(), out.as_deref(), output)
+        }
         Command::Schema => Outcome::good(SCHEMA),
         Command::Verify { directory, statements } => verify::run(&directory, statements.as_deref(), output),
         Command::Show { what } => show::run(&client, what, output),

@@ -24,6 +24,8 @@ enum Code {
     Changes = 6,
     /// A statement is false, or the isolation of tenants is not proven.
     Unproven = 7,
+    /// Something of an import has no equivalent.
+    Partial = 8,
 }
 
 /// What a command has to say.
@@ -70,6 +72,22 @@ impl Outcome {
     /// The answer is that something is not proven.
     pub(crate) fn unproven(self) -> Self {
         Self { code: Code::Unproven, ..self }
+    }
+
+    /// What was imported is less than what there was.
+    pub(crate) fn partial(self) -> Self {
+        Self { code: Code::Partial, ..self }
+    }
+
+    /// Foreign files are refused for what is in them.
+    pub(crate) fn not_imported(output: Output, diagnostics: Diagnostics, sources: &[Source]) -> Self {
+        let refused = Refused { error: "nothing is imported".into(), diagnostics, ..Refused::default() };
+        Self::bad(output, Code::Refused, &refused, sources)
+    }
+
+    /// A file that the command was to write cannot be written.
+    pub(crate) fn unwritable_file(output: Output, error: String) -> Self {
+        Self::bad(output, Code::Unwritable, &Refused { error, ..Refused::default() }, &[])
     }
 
     /// The policy files are refused as a whole, before anybody looked at their content.

@@ -10,6 +10,7 @@ mod check;
 mod diagnostic;
 mod digest;
 mod documents;
+mod import;
 mod kinds;
 mod name;
 mod position;
@@ -19,6 +20,7 @@ mod yaml;
 
 pub use diagnostic::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics, Place, Related, Severity};
 pub use digest::digest;
+pub use import::{Format, IMPORTED_MARK, Imported, ImportedFile, UNFOLDED_RULES_MAX, import};
 pub use kinds::{
     Action, ClusterNetworkPolicy, ClusterTier, Direction, Dscp, End, Expect, FLOW_QUOTA_DEFAULT,
     FLOW_QUOTA_MAX, Fabric, FabricPort, Gateway, Hosts, InterfaceAddress, Labels, MTU_BYTES_MAX,
