@@ -147,7 +147,7 @@ fn what_is_wrong_is_refused_with_its_place_and_the_fix() {
     let error = error(Format::SecurityGroups, twice);
     assert_eq!(
         error,
-        "in.json:1:47: error: a port `1` is given twice\n  note: in.json:1:34: it is given here first"
+        "in.json:1:48: error: a port `1` is given twice\n  note: in.json:1:35: it is given here first"
     );
 }
 
