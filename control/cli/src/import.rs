@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use policy::{Diagnostics, Format, IMPORTED_MARK, Imported, ImportedFile, Source};
+use policy::{Diagnostics, Format, IMPORTED_MARK, Imported, ImportedFile};
 use serde::Serialize;
 
 use crate::{arguments::Output, check::plural, outcome::Outcome};
