@@ -23,6 +23,11 @@ impl Table {
         Self(core::array::from_fn(|entry| entry as u16 % queues.max(1)))
     }
 
+    /// The queue of each entry.
+    pub fn entries(&self) -> &[u16; TABLE_LEN] {
+        &self.0
+    }
+
     /// The queue of a packet with that hash.
     #[inline(always)]
     pub fn queue(&self, hash: u32) -> u16 {
