@@ -189,6 +189,11 @@ impl Rig {
         self.workers[worker].poll(self.now).received
     }
 
+    /// The workers, for threads of their own; the rig has none afterwards.
+    pub fn hire_out(&mut self) -> Vec<Worker<MemoryBackend, Edge>> {
+        std::mem::take(&mut self.workers)
+    }
+
     /// How many workers there are.
     pub fn workers(&self) -> usize {
         self.workers.len()
@@ -197,7 +202,7 @@ impl Rig {
     /// Ends the workers one after the other, as threads that are told to stop do; what others still hand to them is
     /// counted as dropped.
     pub fn close(&mut self) {
-        let mut closing: Vec<Closing<MemoryBuf>> = self.workers.drain(..).map(Worker::close).collect();
+        let mut closing: Vec<Closing<MemoryBuf>> = self.hire_out().into_iter().map(Worker::close).collect();
         while !closing.iter_mut().map(Closing::drain).fold(true, |all, done| all & done) {}
     }
 

@@ -253,10 +253,16 @@ mod tests {
         Plane::new(&Args::parse_from(arguments), Arc::default(), Vec::new()).expect("a plane")
     }
 
+    fn poll_all(parts: &mut [WorkerParts]) {
+        for parts in parts {
+            parts.reader.load();
+        }
+    }
+
     #[test]
     fn a_worker_that_does_not_poll_is_named() {
         let (plane, mut parts) = plane("3");
-        parts.iter_mut().for_each(|parts| drop(parts.reader.load()));
+        poll_all(&mut parts);
         let next = |generation| Program { generation: Generation(generation), ..Program::default() };
         let [first, _, third] = parts.as_mut_slice() else { panic!("three workers") };
         let stuck = std::thread::scope(|scope| {
@@ -274,7 +280,7 @@ mod tests {
         let published = std::thread::scope(|scope| {
             let publishing = scope.spawn(|| plane.publish(next(2)));
             while !publishing.is_finished() {
-                parts.iter_mut().for_each(|parts| drop(parts.reader.load()));
+                poll_all(&mut parts);
                 std::thread::sleep(LOOK_AGAIN);
             }
             publishing.join().expect("no panic")
