@@ -155,10 +155,8 @@ impl Seeded {
         (self.next() % bound as u64) as usize
     }
 
-    /// The numbers below `count` in some order.
-    pub fn order(&mut self, count: usize) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..count).collect();
-        (1..count).rev().for_each(|last| order.swap(last, self.below(last + 1)));
-        order
+    /// Puts a list into some other order.
+    pub fn shuffle<T>(&mut self, list: &mut [T]) {
+        (1..list.len()).rev().for_each(|last| list.swap(last, self.below(last + 1)));
     }
 }

@@ -32,6 +32,8 @@ pub struct Rig {
     wires: Vec<Wire>,
     crew: Crew,
     turns: Seeded,
+    /// Of the workers in the last round.
+    order: Vec<usize>,
     /// What the workers counted.
     pub ledger: Books,
     /// Where all buffers come from.
@@ -106,7 +108,21 @@ impl Rig {
         let (workers, dump_requests) =
             hired.into_iter().map(|hired| (hired.worker, hired.dump_request)).unzip();
         let (turns, now) = (Seeded(crew.seed), Nanos::from_secs(1));
-        Self { workers, dump_requests, publisher, facts, program, wires, crew, turns, ledger, pool, now }
+        let order = (0..usize::from(crew.workers)).collect();
+        Self {
+            workers,
+            dump_requests,
+            publisher,
+            facts,
+            program,
+            wires,
+            crew,
+            turns,
+            order,
+            ledger,
+            pool,
+            now,
+        }
     }
 
     /// Publishes another policy; the next poll runs it.
@@ -181,7 +197,11 @@ impl Rig {
 
     /// Each worker's turn, in some order.
     fn round(&mut self) -> usize {
-        self.turns.order(self.workers.len()).into_iter().map(|worker| self.step(worker)).sum()
+        let mut order = std::mem::take(&mut self.order);
+        self.turns.shuffle(&mut order);
+        let received = order.iter().map(|worker| self.step(*worker)).sum();
+        self.order = order;
+        received
     }
 
     /// Polls one worker, now.
