@@ -178,9 +178,9 @@ fn write_capture(path: &Path) {
     for host in 0..=255 {
         let ends = Ends { dst: [10, 9, 0, host], dst_mac: RED_GATEWAY, ..RED };
         let port = if host % 4 == 3 { 53 } else { 5201 };
-        capture.write(Nanos(0), &ends.udp((7, port), b"capture"));
+        assert_eq!(capture.write(Nanos(0), &ends.udp((7, port), b"capture")), 0, "none lost");
     }
-    capture.flush();
+    assert_eq!(capture.flush(), 0);
 }
 
 /// Received, and what became of it.

@@ -101,3 +101,105 @@ fn inner<'a>(frame: &'a [u8], outer: &Parsed) -> Option<&'a [u8]> {
     let inner = vxlan::decap(frame, outer).ok()?;
     frame.get(usize::from(inner.offset)..usize::from(inner.end))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TAG: [u8; 4] = [0x81, 0, 0, 0];
+
+    /// Ethernet, tagged or not, and an IP packet: header fields as they come, lengths right.
+    fn frame(tagged: bool, ipv6: bool, protocol: u8, mut payload: Vec<u8>, addresses: [u8; 32]) -> Vec<u8> {
+        let mut frame = vec![2; 12];
+        frame.extend(TAG.iter().take(if tagged { 4 } else { 0 }));
+        if protocol == UDP && payload.len() >= 8 {
+            let len = payload.len() as u16;
+            payload[4..6].copy_from_slice(&len.to_be_bytes());
+        }
+        if ipv6 {
+            frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+            frame.extend((payload.len() as u16).to_be_bytes());
+            frame.extend([protocol, 64]);
+            frame.extend(addresses);
+        } else {
+            frame.extend([0x08, 0x00, 0x45, 0]);
+            frame.extend((20 + payload.len() as u16).to_be_bytes());
+            frame.extend([0, 0, 0, 0, 64, protocol, 0, 0]);
+            frame.extend(&addresses[..8]);
+            let at = frame.len() - 20;
+            assert!(wire::checksum::fill_ipv4_header(&mut frame[at..]));
+        }
+        frame.extend(payload);
+        frame
+    }
+
+    fn frames() -> impl Strategy<Value = Vec<u8>> {
+        let protocol = prop_oneof![Just(ICMP), Just(TCP), Just(UDP), Just(58), Just(132), any::<u8>()];
+        let payload = prop::collection::vec(any::<u8>(), 0..80);
+        (any::<bool>(), any::<bool>(), protocol, payload, any::<[u8; 32]>()).prop_map(
+            |(tagged, ipv6, protocol, payload, addresses)| frame(tagged, ipv6, protocol, payload, addresses),
+        )
+    }
+
+    /// In a tunnel: outer IPv4, right lengths, any UDP source port.
+    fn tunnelled(inner: &[u8]) -> Vec<u8> {
+        let mut payload = vec![0xc0, 0, 0x12, 0xb5, 0, 0, 0, 0, vxlan::FLAG_VNI, 0, 0, 0, 0, 0, 100, 0];
+        payload.extend(inner);
+        frame(false, false, UDP, payload, [7; 32])
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Whatever the parser takes has one owner by the short way and by the parser's.
+        #[test]
+        fn the_short_way_agrees_with_the_parser(
+            frame in frames(),
+            mutation in prop::option::of((any::<prop::sample::Index>(), any::<u8>())),
+        ) {
+            let mut frame = frame;
+            if let Some((at, byte)) = mutation {
+                *at.get_mut(frame.as_mut_slice()) = byte;
+            }
+            if wire::parse(&frame).is_ok() {
+                prop_assert_eq!(of_hosts(&frame), of_any_hosts(&frame));
+            }
+        }
+
+        #[test]
+        fn a_plain_tunnel_holds_what_the_parser_finds(
+            inner in frames(),
+            mutation in prop::option::of((0..50_usize, any::<u8>())),
+        ) {
+            let mut frame = tunnelled(&inner);
+            if let Some((at, byte)) = mutation {
+                frame[at] = byte;
+            }
+            if let (Some(plain), Ok(outer)) = (plain_tunnel(&frame), wire::parse(&frame)) {
+                // One that is dropped for its VXLAN header belongs to anyone.
+                prop_assert!(outer.dst_port == vxlan::PORT && outer.l4 == L4::Udp);
+                if let Some(parsed) = super::inner(&frame, &outer) {
+                    prop_assert!(plain.starts_with(parsed), "as far as the outer lengths reach");
+                }
+            }
+        }
+
+        #[test]
+        fn both_directions_have_one_owner(frame in frames()) {
+            let Ok(parsed) = wire::parse(&frame) else { return Ok(()) };
+            prop_assume!(matches!(parsed.quoted(&frame), Ok(None)));
+            let (at, len) = match parsed.l3 {
+                L3::Ipv4 => (usize::from(parsed.l3_offset) + 12, 4),
+                L3::Ipv6 => (usize::from(parsed.l3_offset) + 8, 16),
+                L3::Arp | L3::Other => return Ok(()),
+            };
+            let mut back = frame.clone();
+            back[at..at + 2 * len].rotate_left(len);
+            prop_assert_eq!(of_any_hosts(&back), of_any_hosts(&frame));
+            prop_assert!(matches!(of_hosts(&frame), Owner::Hash(_)));
+            prop_assert_eq!(of_hosts(plain_tunnel(&tunnelled(&frame)).expect("a plain one")), of_hosts(&frame));
+        }
+    }
+}
