@@ -141,8 +141,8 @@ impl Books {
 pub struct Seeded(pub u64);
 
 impl Seeded {
-    /// The next number.
-    pub fn next(&mut self) -> u64 {
+    /// The next 64 bits.
+    pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -152,7 +152,7 @@ impl Seeded {
 
     /// A number below `bound`, which is not zero.
     pub fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
+        (self.word() % bound as u64) as usize
     }
 
     /// Puts a list into some other order.

@@ -102,8 +102,8 @@ mod tests {
 
     #[test]
     fn a_port_with_a_queue_for_each_gives_them_in_order_and_others_take_turns() {
-        let layout = Layout::new(4, [4, 1, 1, 1, 1, 2]);
-        let workers = |port| layout.all().filter(|worker| layout.queue(port, *worker).is_some());
+        let layout = &Layout::new(4, [4, 1, 1, 1, 1, 2]);
+        let workers = |port| layout.all().filter(move |worker| layout.queue(port, *worker).is_some());
         assert!(layout.all().all(|worker| layout.queue(0, worker) == Some(worker.0)));
         let firsts: Vec<u16> = (1..5).map(|port| workers(port).map(|worker| worker.0).sum()).collect();
         assert_eq!(firsts, [1, 2, 3, 0]);
