@@ -1,35 +1,52 @@
-//! The edge pipeline on memory ports, programmed by policy text and driven by hand, one poll at a time.
+//! The edge pipeline on memory ports, programmed by policy text and driven by hand, one poll at a time; with one worker
+//! or with several, who have their turns in an order that a seed says.
 
 use std::sync::Arc;
 
-use backends::memory::{self, MemoryBackend, Pool, Wire};
+use backends::memory::{self, MemoryBackend, MemoryBuf, Pool, Wire};
 use edge::{Edge, Facts, Limits, Record, Tables};
-use engine::{Account, Dump, DumpRequest, Dumped, Ledger, LedgerReader, Worker, WorkerPorts};
-use packet::{Buf, Nanos};
+use engine::{
+    Account, Closing, Dump, DumpRequest, Dumped, Layout, Ledger, LedgerReader, Peers, Worker, WorkerId,
+    WorkerPorts,
+};
+use packet::{Buf, Nanos, PortIo};
 use policy::Source;
 use program::{DropReason, FlowRecord, PortId, Program, TenantId, Traffic, VtepId, limit};
 use quiescent::{Publisher, SharedWords};
 use wire::Mac;
+
+use crate::crew::{Books, Crew, Seeded};
 
 /// Frames that a memory port holds.
 const DEPTH: usize = 1024;
 /// Buffers of the rig's pool.
 const BUFFERS: usize = 4096;
 
-/// One worker with its ports' other ends in the test's hands.
+/// Workers with their ports' other ends in the test's hands.
 pub struct Rig {
-    worker: Worker<MemoryBackend, Edge>,
-    dump_request: DumpRequest<Record>,
+    workers: Vec<Worker<MemoryBackend, Edge>>,
+    dump_requests: Vec<DumpRequest<Record>>,
     publisher: Publisher<Tables>,
     facts: Vec<Facts>,
     program: Arc<Program>,
     wires: Vec<Wire>,
-    /// What the worker counted.
-    pub ledger: LedgerReader,
+    crew: Crew,
+    turns: Seeded,
+    /// Of the workers in the last round.
+    order: Vec<usize>,
+    /// What the workers counted.
+    pub ledger: Books,
     /// Where all buffers come from.
     pub pool: Pool,
     /// The time of the next poll.
     pub now: Nanos,
+}
+
+/// One worker and what asks and reads it.
+struct Hired {
+    worker: Worker<MemoryBackend, Edge>,
+    dump_request: DumpRequest<Record>,
+    ledger: LedgerReader,
 }
 
 /// The control plane's side of a rig.
@@ -58,19 +75,54 @@ impl Rig {
 
     /// As [`Rig::new`], with other bounds.
     pub fn with_limits(texts: &[&str], limits: Limits) -> Self {
+        Self::with_crew(texts, limits, Crew::from_environment())
+    }
+
+    /// As [`Rig::with_limits`], with these workers.
+    pub fn with_crew(texts: &[&str], limits: Limits, crew: Crew) -> Self {
         let program = Arc::new(compile_texts(texts, None));
         let count = program.devices.len();
         let facts: Vec<Facts> = (0..count).map(|index| Facts { mac: port_mac(index) }).collect();
         let pool = Pool::new(BUFFERS);
-        let (queues, wires): (Vec<_>, Vec<_>) = (0..count).map(|_| memory::port(&pool, DEPTH)).unzip();
-        let (ledger, reader) = Ledger::new();
+        let queues = usize::from(crew.queues());
+        let port = |_| memory::queues(&pool, DEPTH, queues, Arc::default());
+        let (ports, wires): (Vec<_>, Vec<_>) = (0..count).map(port).unzip();
         let mut publisher = Publisher::new(Box::new(build(&program, &facts)));
-        let edge = Edge::new(limits, 1, Arc::new(SharedWords::new(limit::VTEPS)));
-        let ports = WorkerPorts { queues: queues.into_iter().map(Some).collect(), allocator: pool.clone() };
-        let (dump, dump_request) = Dump::new(64);
-        let worker = Worker::new(ports, edge, publisher.reader(), ledger, dump);
-        let now = Nanos::from_secs(1);
-        Self { worker, dump_request, publisher, facts, program, wires, ledger: reader, pool, now }
+        let board = Arc::new(SharedWords::new(limit::VTEPS));
+        let layout = Layout::new(crew.workers, vec![crew.queues(); count]);
+        let mut queues: Vec<Vec<_>> =
+            ports.into_iter().map(|queues| queues.into_iter().map(Some).collect()).collect();
+        let peers = Peers::all(&layout, crew.ring_depth).into_iter().zip(layout.all());
+        let hired: Vec<Hired> = peers
+            .map(|(peers, number)| {
+                let ports = WorkerPorts {
+                    queues: take_queues(&mut queues, &layout, number),
+                    allocator: pool.clone(),
+                };
+                // A seed of its own, as the daemon draws it.
+                let edge = Edge::new(limits, 1 + u64::from(number.0), board.clone());
+                hire(ports, edge.among(number, crew.workers), &mut publisher, peers)
+            })
+            .collect();
+        let ledger = Books(hired.iter().map(|hired| hired.ledger.clone()).collect());
+        let (workers, dump_requests) =
+            hired.into_iter().map(|hired| (hired.worker, hired.dump_request)).unzip();
+        let (turns, now) = (Seeded(crew.seed), Nanos::from_secs(1));
+        let order = (0..usize::from(crew.workers)).collect();
+        Self {
+            workers,
+            dump_requests,
+            publisher,
+            facts,
+            program,
+            wires,
+            crew,
+            turns,
+            order,
+            ledger,
+            pool,
+            now,
+        }
     }
 
     /// Publishes another policy; the next poll runs it.
@@ -78,11 +130,11 @@ impl Rig {
         self.split().2.apply(texts);
     }
 
-    /// The worker, its wires and its publisher apart, for a test with a thread for each.
+    /// The first worker, the wires and the publisher apart, for a test with a thread for each.
     pub fn split(&mut self) -> (&mut Worker<MemoryBackend, Edge>, &[Wire], Editor<'_>) {
         let editor =
             Editor { publisher: &mut self.publisher, facts: &self.facts, program: &mut self.program };
-        (&mut self.worker, &self.wires, editor)
+        (&mut self.workers[0], &self.wires, editor)
     }
 
     /// The running program.
@@ -90,13 +142,18 @@ impl Rig {
         &self.program
     }
 
-    /// Every flow that the worker remembers, as it is listed.
+    /// Every flow that the workers remember, as it is listed.
     pub fn flows(&mut self) -> Vec<FlowRecord> {
-        self.dump_request.ask();
+        (0..self.workers.len()).flat_map(|worker| self.flows_of(worker)).collect()
+    }
+
+    /// Every flow that one worker remembers.
+    pub fn flows_of(&mut self, worker: usize) -> Vec<FlowRecord> {
+        self.dump_requests[worker].ask();
         let mut flows = Vec::new();
         loop {
             self.poll();
-            while let Some(step) = self.dump_request.answer() {
+            while let Some(step) = self.dump_requests[worker].answer() {
                 match step {
                     Dumped::Record(record) => flows.push(record.name(self.publisher.current())),
                     Dumped::End => return flows,
@@ -117,18 +174,56 @@ impl Rig {
         std::mem::replace(&mut self.wires[index], unused)
     }
 
-    /// Puts a frame on a port.
+    /// Puts a frame on a port, in the queue that the rig's card chooses.
     ///
     /// # Panics
     /// When the port's queue is full.
     pub fn send(&self, port: &str, frame: &[u8]) {
-        self.wire(port).send(frame).expect("room in the port's queue");
+        let is_uplink =
+            self.program.uplink.as_ref().is_some_and(|uplink| self.port(port) == usize::from(uplink.port.0));
+        let queue = self.crew.queue(frame, is_uplink);
+        self.wire(port).send_to(queue, frame).expect("room in the port's queue");
     }
 
-    /// Polls once, a microsecond later than before.
+    /// Polls each worker once, and on until nothing is on its way between them, a microsecond later than before.
     pub fn poll(&mut self) -> usize {
         self.now = self.now + Nanos::from_micros(1);
-        self.worker.poll(self.now).received
+        let mut received = self.round();
+        while self.ledger.in_rings() > 0 {
+            received += self.round();
+        }
+        received
+    }
+
+    /// Each worker's turn, in some order.
+    fn round(&mut self) -> usize {
+        let mut order = std::mem::take(&mut self.order);
+        self.turns.shuffle(&mut order);
+        let received = order.iter().map(|worker| self.step(*worker)).sum();
+        self.order = order;
+        received
+    }
+
+    /// Polls one worker, now.
+    pub fn step(&mut self, worker: usize) -> usize {
+        self.workers[worker].poll(self.now).received
+    }
+
+    /// The workers, for threads of their own; the rig has none afterwards.
+    pub fn hire_out(&mut self) -> Vec<Worker<MemoryBackend, Edge>> {
+        std::mem::take(&mut self.workers)
+    }
+
+    /// How many workers there are.
+    pub fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Ends the workers one after the other, as threads that are told to stop do; what others still hand to them is
+    /// counted as dropped.
+    pub fn close(&mut self) {
+        let mut closing: Vec<Closing<MemoryBuf>> = self.hire_out().into_iter().map(Worker::close).collect();
+        while !closing.iter_mut().map(Closing::drain).fold(true, |all, done| all & done) {}
     }
 
     /// Polls until nothing comes in any more.
@@ -188,8 +283,8 @@ impl Rig {
     /// not on a wire is back.
     pub fn assert_balanced(&self) {
         assert_eq!(
-            self.ledger.held(),
-            0,
+            (self.ledger.held(), self.ledger.in_rings()),
+            (0, 0),
             "received + originated = sent + dropped; drops: {:?}",
             self.drops()
         );
@@ -201,6 +296,30 @@ impl Rig {
     fn port(&self, name: &str) -> usize {
         self.program.devices.iter().position(|device| device.name == name).expect("a port of the Fabric")
     }
+}
+
+/// The queues of one worker, by port.
+fn take_queues(
+    queues: &mut [Vec<Option<PortIo<MemoryBackend>>>],
+    layout: &Layout,
+    worker: WorkerId,
+) -> Vec<Option<PortIo<MemoryBackend>>> {
+    let queue = |(port, queues): (usize, &mut Vec<Option<_>>)| {
+        layout.queue(port, worker).and_then(|queue| queues[usize::from(queue)].take())
+    };
+    queues.iter_mut().enumerate().map(queue).collect()
+}
+
+fn hire(
+    ports: WorkerPorts<MemoryBackend>,
+    edge: Edge,
+    publisher: &mut Publisher<Tables>,
+    peers: Peers<MemoryBuf>,
+) -> Hired {
+    let (ledger, reader) = Ledger::new();
+    let (dump, dump_request) = Dump::new(64);
+    let worker = Worker::new(ports, edge, publisher.reader(), ledger, dump).join(peers);
+    Hired { worker, dump_request, ledger: reader }
 }
 
 /// The MAC of a rig's port by its place in the Fabric.

@@ -1,5 +1,5 @@
-//! floodwayd over DPDK when it cannot start: one sentence with the fix. It needs root and a floodwayd with DPDK, in the
-//! folder that the environment variable `FLOODWAY_DPDK_PROGRAMS` names; `make test` sets it.
+//! floodwayd over DPDK when it cannot start: one sentence with the fix; and with more workers than one. It needs root and a
+//! floodwayd with DPDK, in the folder that the environment variable `FLOODWAY_DPDK_PROGRAMS` names; `make test` sets it.
 #![expect(clippy::unwrap_used, reason = "the functions beside the tests are tests too")]
 
 use std::{
@@ -9,6 +9,15 @@ use std::{
     process::{Command, Output},
 };
 
+use backends::pcap::{CaptureWriter, Precision};
+use nix::sys::signal::Signal;
+use packet::Nanos;
+use program::Report;
+use scenarios::{
+    daemon::Daemon,
+    frames::Ends,
+    scene::{RED, RED_GATEWAY},
+};
 use tempfile::TempDir;
 
 /// So that hugepages, or their lack, change nothing.
@@ -129,4 +138,101 @@ fn no_permission() {
     let before = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
     let said = sentence(&before, &copy, &policy, ORDINARY_PAGES);
     assert!(said.contains("fw-test-perm") && said.contains("needs root"), "{said}");
+}
+
+/// Red's port replays a capture without end. It has one queue, and so one worker receives; the fabric's port has a queue
+/// for each.
+const SEVERAL: &str = r#"apiVersion: floodway.dev/v1alpha1
+kind: Fabric
+metadata: {name: test}
+spec:
+  ports:
+    - {name: uplink0, device: "dpdk:net_null0,no-rx=1", mtu: 1600}
+    - {name: red0, device: "dpdk:net_pcap0,rx_pcap=CAPTURE,infinite_rx=1"}
+  uplink: {port: uplink0, addresses: [192.0.2.1/24]}
+  vteps:
+    - {name: other, address: 192.0.2.3, mac: "02:ee:00:00:00:03"}
+---
+apiVersion: floodway.dev/v1alpha1
+kind: Tenant
+metadata: {name: red}
+spec:
+  vni: 100
+  gateway: {addresses: [10.1.0.1]}
+  ports:
+    - {port: red0, mac: "02:00:00:00:0a:10", addresses: [10.1.0.10]}
+  remotes:
+    - {name: far, vtep: other, mac: "02:00:00:00:0a:30", addresses: [10.1.0.30], prefixes: [10.9.0.0/16]}
+---
+apiVersion: floodway.dev/v1alpha1
+kind: TenantPolicy
+metadata: {name: open}
+spec:
+  tenant: red
+  egress: [{action: Accept, services: [{protocol: UDP, port: 5201}]}]
+"#;
+
+/// Frames to as many hosts, one in four of which no rule allows.
+fn write_capture(path: &Path) {
+    let mut capture = CaptureWriter::create(path, Precision::Nanoseconds).unwrap();
+    for host in 0..=255 {
+        let ends = Ends { dst: [10, 9, 0, host], dst_mac: RED_GATEWAY, ..RED };
+        let port = if host % 4 == 3 { 53 } else { 5201 };
+        assert_eq!(capture.write(Nanos(0), &ends.udp((7, port), b"capture")), 0, "none lost");
+    }
+    assert_eq!(capture.flush(), 0);
+}
+
+/// Received, and what became of it.
+fn balance(report: &Report) -> (u64, u64) {
+    let received: u64 = report.ports.iter().map(|port| port.traffic.rx_packets).sum();
+    let originated: u64 = report.ports.iter().map(|port| port.originated).sum();
+    let sent: u64 = report.ports.iter().map(|port| port.traffic.tx_packets).sum();
+    let dropped = report.ports.iter().flat_map(|port| &port.drops);
+    let dropped: u64 = dropped.map(|drop| drop.packets).sum();
+    (received + originated, sent + dropped)
+}
+
+#[test]
+fn four_workers_on_fewer_cpus_share_what_one_receives() {
+    let Some(floodwayd) = floodwayd() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    write_capture(&path("frames.pcap"));
+    fs::create_dir(path("policy")).unwrap();
+    let text = SEVERAL.replace("CAPTURE", path("frames.pcap").to_str().unwrap());
+    fs::write(path("policy/all.yaml"), text).unwrap();
+    let mut command = Command::new(floodwayd);
+    command.arg("--policy").arg(path("policy")).arg("--socket").arg(path("sock"));
+    command.args(["--workers", "4", "--lcores", "0,1", "--idle-sleep-us", "200", "--flows", "1024"]);
+    let mut daemon = Daemon::start(command, &path("sock"), &path("log")).unwrap();
+    let report = loop {
+        let report = daemon.client().report().unwrap();
+        if report.workers.iter().all(|worker| worker.hits > 1_000) {
+            break report;
+        }
+    };
+    assert_eq!(report.workers.len(), 4);
+    // All that comes is received by the second worker; none has what another has handed over.
+    for worker in &report.workers {
+        let receives = worker.worker == 1;
+        assert_eq!((worker.handed_over > 0, worker.taken_over > 0), (receives, !receives), "{report:?}");
+        assert!(worker.flows > 0 || worker.misses > 0, "{report:?}");
+    }
+    let status = daemon.client().apply(&apply(&path("policy/all.yaml"), "port: 53")).unwrap();
+    assert_eq!(status.generation, 2, "all four run it");
+    assert_eq!(daemon.end(Signal::SIGTERM).unwrap(), 0);
+    let log = fs::read_to_string(path("log")).unwrap();
+    assert!(log.contains("every packet is accounted for"), "{log}");
+    assert!(log.contains("worker 3 polls"), "{log}");
+    let (came, went) = balance(&report);
+    // Figures of one report are a moment apart.
+    assert!(came > 4_000 && went > 4_000, "{came} {went}");
+}
+
+/// The same files with another port allowed.
+fn apply(file: &Path, port: &str) -> agent::api::ApplyRequest {
+    let text = fs::read_to_string(file).unwrap().replace("port: 5201", port);
+    let sources = vec![agent::api::SourceText { name: "all.yaml".into(), text }];
+    agent::api::ApplyRequest { sources, expect_generation: None, confirm_s: None }
 }

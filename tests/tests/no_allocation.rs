@@ -1,10 +1,13 @@
 //! A million packets of every kind through the worker allocate nothing.
 
 use allocation_counter::measure;
+use edge::Limits;
 use engine::Gauge;
+use scenarios::crew::{Card, Crew};
 use scenarios::frames::Ends;
+use scenarios::policies::DEMO;
 use scenarios::rig::Rig;
-use scenarios::scene::{BLUE, RED, RED_GATEWAY, RED_LOCAL, RED6, demo, from_fabric};
+use scenarios::scene::{BLUE, PEER_VTEP_MAC, RED, RED_GATEWAY, RED_LOCAL, RED6, demo, from_fabric};
 use wire::Mac;
 
 /// Where a frame enters, and the offset of two bytes that count up, if it is to be another flow each time.
@@ -60,6 +63,24 @@ fn round(rig: &mut Rig, kinds: &mut [Kind], number: u16) -> u64 {
         while rig.wire(port).receive().is_some() {}
     }
     seen
+}
+
+#[test]
+fn handing_over_allocates_nothing() {
+    let crew = Crew { workers: 4, card: Card::Lopsided, ..Crew::ONE };
+    let mut rig = Rig::with_crew(DEMO, Limits::default(), crew);
+    rig.resolve_next_hops("uplink0", PEER_VTEP_MAC);
+    let mut kinds = kinds();
+    for number in 0..20 {
+        round(&mut rig, &mut kinds, number);
+    }
+    let (before, mut counted) = (rig.ledger.gauge(Gauge::HandedOver), 0);
+    for number in 0..300 {
+        counted += round(&mut rig, &mut kinds, number);
+    }
+    assert_eq!(counted, 0);
+    assert!(rig.ledger.gauge(Gauge::HandedOver) - before > 50_000);
+    rig.assert_balanced();
 }
 
 #[test]

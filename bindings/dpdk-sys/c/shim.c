@@ -53,6 +53,40 @@ void shim_mempool_flush_cache(struct rte_mempool *pool)
 		rte_mempool_cache_flush(cache, pool);
 }
 
+#define RSS_GROUPS (RTE_ETH_RSS_RETA_SIZE_512 / RTE_ETH_RETA_GROUP_SIZE)
+
+static void select_all(struct rte_eth_rss_reta_entry64 *groups, uint16_t len)
+{
+	for (uint16_t entry = 0; entry < len; entry++)
+		groups[entry / RTE_ETH_RETA_GROUP_SIZE].mask |= UINT64_C(1) << entry % RTE_ETH_RETA_GROUP_SIZE;
+}
+
+int shim_rss_table(uint16_t port, uint16_t len, const uint16_t *table, uint16_t table_len)
+{
+	struct rte_eth_rss_reta_entry64 groups[RSS_GROUPS] = { 0 };
+
+	if (len > RTE_ETH_RSS_RETA_SIZE_512 || table_len == 0)
+		return -EINVAL;
+	select_all(groups, len);
+	for (uint16_t entry = 0; entry < len; entry++)
+		groups[entry / RTE_ETH_RETA_GROUP_SIZE].reta[entry % RTE_ETH_RETA_GROUP_SIZE] = table[entry % table_len];
+	return rte_eth_dev_rss_reta_update(port, groups, len);
+}
+
+int shim_rss_table_read(uint16_t port, uint16_t len, uint16_t *table)
+{
+	struct rte_eth_rss_reta_entry64 groups[RSS_GROUPS] = { 0 };
+	int code;
+
+	if (len > RTE_ETH_RSS_RETA_SIZE_512)
+		return -EINVAL;
+	select_all(groups, len);
+	code = rte_eth_dev_rss_reta_query(port, groups, len);
+	for (uint16_t entry = 0; code == 0 && entry < len; entry++)
+		table[entry] = groups[entry / RTE_ETH_RETA_GROUP_SIZE].reta[entry % RTE_ETH_RETA_GROUP_SIZE];
+	return code;
+}
+
 uint16_t shim_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t room)
 {
 	return rte_eth_rx_burst(port, queue, mbufs, room);

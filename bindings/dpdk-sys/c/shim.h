@@ -38,8 +38,10 @@ enum {
 static const uint64_t SHIM_F_INDIRECT = RTE_MBUF_F_INDIRECT;
 static const uint64_t SHIM_F_EXTERNAL = RTE_MBUF_F_EXTERNAL;
 static const uint64_t SHIM_F_RX_RSS_HASH = RTE_MBUF_F_RX_RSS_HASH;
-/* Spreads tunnels and tenants' flows over queues; the port takes the part of it that it can do. */
-static const uint64_t SHIM_RSS_FLOWS = RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_SCTP;
+/* Spreads pairs of hosts over queues, by addresses alone; the port takes the part of it that it can do. */
+static const uint64_t SHIM_RSS_ADDRESSES = RTE_ETH_RSS_IP;
+/* By what is inside of tunnels. */
+static const uint64_t SHIM_RSS_INNERMOST = RTE_ETH_RSS_LEVEL_INNERMOST;
 
 /* Thread-local in the EAL library, behind macros. */
 int shim_errno(void);
@@ -71,6 +73,11 @@ void shim_mempool_flush_cache(struct rte_mempool *pool);
 
 uint16_t shim_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t room);
 uint16_t shim_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count);
+
+/* Fills the port's redirection table of `len` entries with `table` over and over; 0 or a negative errno. */
+int shim_rss_table(uint16_t port, uint16_t len, const uint16_t *table, uint16_t table_len);
+/* Reads it back to `table`; 0 or a negative errno. */
+int shim_rss_table_read(uint16_t port, uint16_t len, uint16_t *table);
 
 /* Megabits per second (UINT32_MAX: unknown) and whether the link is up; 0 or a negative errno. */
 int shim_link(uint16_t port, uint32_t *speed_mbps, int *up);

@@ -70,5 +70,5 @@ pub use errno::Errno;
 pub use lcore::{LcoreError, LcoreGuard};
 pub use mbuf::{Mbuf, OwnsMbuf, OwnsUniqueMbuf, TooManySegments, UniqueMbuf, free_burst};
 pub use mempool::{Exhausted, Level, Mempool, PoolConfig, PoolError};
-pub use port::{EthDev, Link, OpenError, Port, PortConfig, PortStats, PortWatch, StartError};
+pub use port::{EthDev, Link, OpenError, Port, PortConfig, PortStats, PortWatch, Rss, StartError};
 pub use queue::{Repairs, RxQueue, TxQueue};

@@ -16,7 +16,7 @@ mod open;
 mod start;
 
 pub use open::OpenError;
-pub use start::{PortConfig, StartError};
+pub use start::{PortConfig, Rss, StartError};
 
 /// A port that is open and stopped. Dropping it closes it, and removes its device if opening made it.
 pub struct EthDev(Device);
@@ -147,6 +147,12 @@ impl EthDev {
     pub fn driver(&self) -> Result<String, Errno> {
         self.0.driver()
     }
+
+    /// Most queue pairs that it can have.
+    pub fn max_queues(&self) -> Result<u16, Errno> {
+        let info = self.0.info()?;
+        Ok(info.max_rx_queues.min(info.max_tx_queues))
+    }
 }
 
 impl Port {
@@ -196,6 +202,15 @@ impl Port {
     /// The name of its driver.
     pub fn driver(&self) -> Result<String, Errno> {
         self.started.device.driver()
+    }
+
+    /// Its redirection table: the queue by the low bits of the hash; empty where it has none.
+    pub fn rss_table(&self) -> Result<Vec<u16>, Errno> {
+        let mut table = vec![0; usize::from(self.started.device.info()?.reta_size)];
+        // SAFETY: the port is open, and the table has the length that it is said to have.
+        let code =
+            unsafe { sys::shim_rss_table_read(self.started.port(), table.len() as u16, table.as_mut_ptr()) };
+        Errno::check(code).map(|_| table)
     }
 
     /// Its MTU: bytes of a frame without its Ethernet header.

@@ -80,6 +80,8 @@ fn status(status: &Status) -> String {
         ("hits", total(|w| w.hits).to_string()),
         ("misses", total(|w| w.misses).to_string()),
         ("uncached", total(|w| w.uncached).to_string()),
+        // The figures of the workers are not of one moment.
+        ("held", total(|w| w.handed_over).saturating_sub(total(|w| w.taken_over)).to_string()),
     ];
     let line =
         |(name, value): (&str, String)| format!("{name:10}{}\n", if value.is_empty() { "-" } else { &value });
@@ -230,6 +232,8 @@ fn workers(workers: &[WorkerReport]) -> String {
         number("HITS"),
         number("MISSES"),
         number("UNCACHED"),
+        number("TAKEN-OVER"),
+        number("HANDED-OVER"),
     ];
     let row = |worker: &WorkerReport| {
         [
@@ -242,6 +246,8 @@ fn workers(workers: &[WorkerReport]) -> String {
             worker.hits,
             worker.misses,
             worker.uncached,
+            worker.taken_over,
+            worker.handed_over,
         ]
         .iter()
         .map(ToString::to_string)

@@ -4,9 +4,10 @@
 
 use ::dpdk as eal;
 use eal::{
-    Eal, EthDev, Mempool, OpenError, OwnsMbuf, OwnsUniqueMbuf, PortConfig, PortWatch, StartError, UniqueMbuf,
+    Eal, EthDev, Mempool, OpenError, OwnsMbuf, OwnsUniqueMbuf, PortConfig, PortWatch, Rss, StartError,
+    UniqueMbuf,
 };
-use packet::{Allocator, Backend, Buf, Burst, PortIo, RxQueue, TxQueue};
+use packet::{Allocator, Backend, Buf, Burst, PortIo, RxQueue, TxQueue, rss};
 
 /// Ports that DPDK drives: cards and their representors, `net_tap`, `net_af_packet` and others.
 pub struct DpdkBackend;
@@ -138,7 +139,8 @@ pub enum DpdkPortError {
 /// How to open a port.
 #[derive(Clone)]
 pub struct DpdkPortConfig {
-    /// Number of queue pairs: one per worker.
+    /// Number of queue pairs: one for each worker. A port that can have fewer has what it can; it spreads packets over them
+    /// as [`rss`] says, where it can.
     pub queues: u16,
     /// Where received packets are put.
     pub pool: Mempool,
@@ -153,6 +155,7 @@ pub struct DpdkPort {
     port: eal::Port,
     watch: PortWatch,
     facts: PortFacts,
+    queues: u16,
 }
 
 /// What does not change while a port runs, read before a netdev can move out of sight.
@@ -173,9 +176,26 @@ impl DpdkPort {
     /// `0000:03:00.0,representor=vf0` (PCI devices only when EAL was started with them).
     pub fn open(eal: &Eal, devargs: &str, config: DpdkPortConfig) -> Result<Self, DpdkPortError> {
         let DpdkPortConfig { queues, pool, mtu } = config;
-        let port = EthDev::open(eal, devargs)?.start(&PortConfig { mtu, ..PortConfig::new(queues, pool) })?;
-        let facts = facts(&port).map_err(|errno| DpdkPortError::Facts { port: devargs.into(), errno })?;
-        Ok(Self { watch: port.watch(), port, facts })
+        let silent = |errno| DpdkPortError::Facts { port: devargs.into(), errno };
+        let device = EthDev::open(eal, devargs)?;
+        let queues = queues.min(most_queues(&device).map_err(silent)?);
+        let rss = Rss { key: rss::KEY, table: rss::Table::new(queues).entries().to_vec() };
+        let port = device.start(&PortConfig { mtu, rss, ..PortConfig::new(queues, pool) })?;
+        let facts = facts(&port).map_err(silent)?;
+        Ok(Self { watch: port.watch(), port, facts, queues })
+    }
+
+    /// How many queue pairs it has.
+    pub fn queues(&self) -> u16 {
+        self.queues
+    }
+
+    /// The queue by the low bits of a packet's hash, as the port has it; empty where it has no such table.
+    ///
+    /// # Errors
+    /// When the port has one, and does not tell.
+    pub fn rss_table(&self) -> Result<Vec<u16>, eal::Errno> {
+        self.port.rss_table()
     }
 
     /// One worker's queues; `None` when they were taken before, or there are none of this number.
@@ -201,6 +221,12 @@ impl DpdkPort {
 
 fn facts(port: &eal::Port) -> Result<PortFacts, eal::Errno> {
     Ok(PortFacts { name: port.name(), driver: port.driver()?, mac: port.mac()?, mtu: port.mtu()? })
+}
+
+/// At least one. The kernel moves a TAP's flow to the queue that last sent for it, past what waits in the one before: with
+/// a single queue they stay in order.
+fn most_queues(device: &EthDev) -> Result<u16, eal::Errno> {
+    if device.driver()? == "net_tap" { Ok(1) } else { Ok(device.max_queues()?.max(1)) }
 }
 
 #[cfg(test)]

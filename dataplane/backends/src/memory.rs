@@ -257,11 +257,27 @@ pub fn port(pool: &Pool, depth: usize) -> (PortIo<MemoryBackend>, Wire) {
 /// # Panics
 /// When `depth` is zero.
 pub fn counted_port(pool: &Pool, depth: usize, counters: Arc<PortCounters>) -> (PortIo<MemoryBackend>, Wire) {
-    let inwards: Queue = Arc::new(ArrayQueue::new(depth));
-    let outwards: Queue = Arc::new(ArrayQueue::new(depth));
-    let rx = MemoryRx { queue: Arc::clone(&inwards), counters: Arc::clone(&counters) };
-    let tx = MemoryTx { queue: Arc::clone(&outwards), counters };
-    (PortIo { rx, tx }, Wire::new(pool, inwards, outwards))
+    let (mut queues, wire) = queues(pool, depth, 1, counters);
+    (queues.remove(0), wire)
+}
+
+/// A port of `count` queue pairs, each as deep, whose far side says which of them a frame comes in by.
+///
+/// # Panics
+/// When `depth` is zero.
+pub fn queues(
+    pool: &Pool,
+    depth: usize,
+    count: usize,
+    counters: Arc<PortCounters>,
+) -> (Vec<PortIo<MemoryBackend>>, Wire) {
+    let ends = || -> Vec<Queue> { (0..count).map(|_| Arc::new(ArrayQueue::new(depth))).collect() };
+    let (inwards, outwards) = (ends(), ends());
+    let io = |(inwards, outwards): (&Queue, &Queue)| PortIo {
+        rx: MemoryRx { queue: Arc::clone(inwards), counters: Arc::clone(&counters) },
+        tx: MemoryTx { queue: Arc::clone(outwards), counters: Arc::clone(&counters) },
+    };
+    (inwards.iter().zip(&outwards).map(io).collect(), Wire::new(pool, inwards, outwards))
 }
 
 /// Two wires joined back to back, with no port between: what one sends, the other receives.
@@ -271,15 +287,17 @@ pub fn counted_port(pool: &Pool, depth: usize, counters: Arc<PortCounters>) -> (
 pub fn cable(pool: &Pool, depth: usize) -> (Wire, Wire) {
     let there: Queue = Arc::new(ArrayQueue::new(depth));
     let back: Queue = Arc::new(ArrayQueue::new(depth));
-    (Wire::new(pool, Arc::clone(&there), Arc::clone(&back)), Wire::new(pool, back, there))
+    let other_way = Wire::new(pool, vec![Arc::clone(&back)], vec![Arc::clone(&there)]);
+    (Wire::new(pool, vec![there], vec![back]), other_way)
 }
 
 /// The outside world's side of a port in memory. One thread sends and receives at a time; the worker may be on another.
 #[derive(Debug)]
 pub struct Wire {
     pool: Pool,
-    to_port: Queue,
-    from_port: Queue,
+    /// At least one.
+    to_port: Vec<Queue>,
+    from_port: Vec<Queue>,
     counts: Counters,
 }
 
@@ -327,36 +345,55 @@ pub enum SendError {
 }
 
 impl Wire {
-    fn new(pool: &Pool, to_port: Queue, from_port: Queue) -> Self {
+    fn new(pool: &Pool, to_port: Vec<Queue>, from_port: Vec<Queue>) -> Self {
         Self { pool: pool.clone(), to_port, from_port, counts: Counters::default() }
     }
 
-    /// Sends a frame, copied, to the port.
+    /// Sends a frame, copied, to the port's first queue.
     ///
     /// # Errors
     /// When queue, pool or buffer has no room for it. It is counted as refused.
     pub fn send(&self, frame: &[u8]) -> Result<(), SendError> {
-        let sent = self.copy(frame).and_then(|buf| self.push(buf));
+        self.send_to(0, frame)
+    }
+
+    /// Sends a frame, copied, to one of the port's queues: the last one when it has no such queue.
+    ///
+    /// # Errors
+    /// As [`Wire::send`].
+    pub fn send_to(&self, queue: usize, frame: &[u8]) -> Result<(), SendError> {
+        let queue = &self.to_port[queue.min(self.to_port.len() - 1)];
+        let sent = self.copy(queue, frame).and_then(|buf| push(queue, buf));
         let count = if sent.is_ok() { &self.counts.sent } else { &self.counts.refused };
         count.fetch_add(1, Relaxed);
         sent
     }
 
-    /// The oldest packet that the port has sent.
+    /// The oldest packet that the port has sent, of its first queue that has any.
     pub fn receive(&self) -> Option<MemoryBuf> {
-        let buf = self.from_port.pop()?;
+        let buf = self.from_port.iter().find_map(|queue| queue.pop())?;
         self.counts.received.fetch_add(1, Relaxed);
         Some(buf)
     }
 
-    /// True when [`Wire::send`] has room for a frame of any length up to the pool's room.
+    /// True when [`Wire::send_to`] has room for a frame of any length up to the pool's room, whatever the queue.
     pub fn can_send(&self) -> bool {
-        !self.to_port.is_full() && self.pool.level().free > 0
+        !self.to_port.iter().any(|queue| queue.is_full()) && self.pool.level().free > 0
     }
 
     /// Packets that wait in [`Wire::receive`].
     pub fn waiting(&self) -> usize {
-        self.from_port.len()
+        self.from_port.iter().map(|queue| queue.len()).sum()
+    }
+
+    /// Packets that the port has not taken yet.
+    pub fn unread(&self) -> usize {
+        self.to_port.iter().map(|queue| queue.len()).sum()
+    }
+
+    /// Queue pairs of the port.
+    pub fn queues(&self) -> usize {
+        self.to_port.len()
     }
 
     /// What it has carried.
@@ -369,10 +406,10 @@ impl Wire {
         }
     }
 
-    fn copy(&self, frame: &[u8]) -> Result<MemoryBuf, SendError> {
+    fn copy(&self, queue: &Queue, frame: &[u8]) -> Result<MemoryBuf, SendError> {
         // Asked first, so that a full queue is not mistaken for the empty pool that it may cause.
-        if self.to_port.is_full() {
-            return Err(SendError::Full { depth: self.to_port.capacity() });
+        if queue.is_full() {
+            return Err(SendError::Full { depth: queue.capacity() });
         }
         let level = self.pool.level();
         let mut buf = self.pool.take().ok_or(SendError::NoBuffer { capacity: level.capacity })?;
@@ -382,8 +419,8 @@ impl Wire {
             Err(SendError::TooLong { len: frame.len(), room: self.pool.room() })
         }
     }
+}
 
-    fn push(&self, buf: MemoryBuf) -> Result<(), SendError> {
-        self.to_port.push(buf).map_err(|_| SendError::Full { depth: self.to_port.capacity() })
-    }
+fn push(queue: &Queue, buf: MemoryBuf) -> Result<(), SendError> {
+    queue.push(buf).map_err(|_| SendError::Full { depth: queue.capacity() })
 }

@@ -1,7 +1,8 @@
 //! The worker's books: every packet received or made is later sent, held or dropped for a reason.
 //!
-//! received + originated = sent + held + the sum of all drop reasons. The block has one writer, its worker; anybody
-//! may read it at any time.
+//! received + originated + taken over = sent + handed over + held + the sum of all drop reasons. The block has one writer,
+//! its worker; anybody may read it at any time. What was handed over and not yet taken over is in a ring between two
+//! workers.
 
 use std::sync::Arc;
 
@@ -58,6 +59,10 @@ pub enum Gauge {
     Uncached,
     /// The generation that it runs.
     Generation,
+    /// Packets given to other workers.
+    HandedOver,
+    /// Packets taken from other workers.
+    TakenOver,
 }
 
 /// Packets and bytes of a part of a burst.
@@ -168,11 +173,12 @@ impl LedgerReader {
             .sum()
     }
 
-    /// `received + originated - sent - dropped` of all ports: what the worker holds. Zero between polls.
+    /// `received + originated + taken over - sent - handed over - dropped` of all ports: what the worker holds. Zero
+    /// between polls.
     pub fn held(&self) -> i64 {
         let sum = |column| (0..limit::PORTS).map(|row| self.counters.get(row, column)).sum::<u64>();
-        let taken = sum(RX_PACKETS) + sum(ORIGINATED);
-        let left = sum(TX_PACKETS) + self.dropped_in_all();
+        let taken = sum(RX_PACKETS) + sum(ORIGINATED) + self.gauge(Gauge::TakenOver);
+        let left = sum(TX_PACKETS) + self.dropped_in_all() + self.gauge(Gauge::HandedOver);
         taken.wrapping_sub(left) as i64
     }
 }

@@ -4,11 +4,15 @@
 #![forbid(unsafe_code)]
 
 mod dump;
+mod layout;
 mod ledger;
 mod outbox;
+mod peers;
 mod worker;
 
 pub use dump::{Dump, DumpRequest, Dumped};
+pub use layout::{Layout, Owner, WorkerId};
 pub use ledger::{Account, Gauge, Ledger, LedgerReader, Tally};
 pub use outbox::Outbox;
+pub use peers::{Closing, Peers, RING_DEPTH};
 pub use worker::{Io, Pipeline, Poll, Worker, WorkerPorts};

@@ -4,16 +4,27 @@ use arrayvec::ArrayVec;
 use packet::{BURST, Backend, Burst, TxQueue};
 use program::{DropReason, PortId, TenantId};
 
+use crate::layout::WorkerId;
+use crate::peers::{Handed, Outward};
 use crate::{Account, Ledger, Tally};
 
 /// How often a burst that the port did not take whole is offered again before the rest is dropped.
 const TX_ATTEMPTS: usize = 4;
 
-/// The transmit side of a worker's ports.
+/// The transmit side of a worker's ports, and its way to other workers.
 pub struct Outbox<B: Backend> {
     lanes: Vec<Option<Lane<B>>>,
     /// Ports that have something to send, each once.
     waiting: Vec<PortId>,
+    /// `None` for an only worker.
+    others: Option<Others<B>>,
+}
+
+/// What leads to other workers.
+struct Others<B: Backend> {
+    outward: Outward<B::Buf>,
+    /// By port: who sends what this worker has no queue for.
+    senders: Vec<WorkerId>,
 }
 
 struct Lane<B: Backend> {
@@ -25,7 +36,7 @@ struct Lane<B: Backend> {
 
 /// Whom a packet is charged to besides the port: the tenant in whose tunnel it goes, by the inner frame's bytes.
 #[derive(Clone, Copy)]
-struct Charge {
+pub(crate) struct Charge {
     tenant: Option<TenantId>,
     bytes: u32,
 }
@@ -35,7 +46,21 @@ impl<B: Backend> Outbox<B> {
     pub fn new(queues: Vec<Option<B::Tx>>) -> Self {
         let lanes = queues.into_iter().map(|queue| queue.map(Lane::new));
         let lanes: Vec<_> = lanes.collect();
-        Self { waiting: Vec::with_capacity(lanes.len()), lanes }
+        Self { waiting: Vec::with_capacity(lanes.len()), lanes, others: None }
+    }
+
+    /// Adds the way to other workers, who send for this one where it has no queue: `senders`, by port.
+    pub(crate) fn join(&mut self, outward: Outward<B::Buf>, senders: Vec<WorkerId>) {
+        self.others = Some(Others { outward, senders });
+    }
+
+    /// Gives a packet to its owner, untouched, as received from `port`.
+    #[inline]
+    pub(crate) fn hand_over(&mut self, owner: WorkerId, port: PortId, buf: B::Buf, ledger: &mut Ledger) {
+        match &mut self.others {
+            Some(others) => others.outward.push(owner, Handed::Received { port, buf }, ledger),
+            None => ledger.dropped(Account::Port(port), DropReason::HandOverFull),
+        }
     }
 
     /// Adds a packet for `port`; sends the port's burst when it is full.
@@ -61,10 +86,9 @@ impl<B: Backend> Outbox<B> {
     }
 
     #[inline(always)]
-    fn push_charged(&mut self, port: PortId, buf: B::Buf, charge: Charge, ledger: &mut Ledger) {
+    pub(crate) fn push_charged(&mut self, port: PortId, buf: B::Buf, charge: Charge, ledger: &mut Ledger) {
         let Some(Some(lane)) = self.lanes.get_mut(usize::from(port.0)) else {
-            ledger.dropped(charge.account(port), DropReason::TxFull);
-            return;
+            return self.push_to_sender(port, buf, charge, ledger);
         };
         if lane.burst.is_empty() {
             self.waiting.push(port);
@@ -77,6 +101,18 @@ impl<B: Backend> Outbox<B> {
         }
     }
 
+    /// Gives a packet to the worker that sends on that port; without one it is dropped.
+    #[cold]
+    fn push_to_sender(&mut self, port: PortId, buf: B::Buf, charge: Charge, ledger: &mut Ledger) {
+        let others = self.others.as_mut();
+        match others.and_then(|others| Some((*others.senders.get(usize::from(port.0))?, others))) {
+            Some((sender, others)) => {
+                others.outward.push(sender, Handed::Outgoing { port, buf, charge }, ledger);
+            }
+            None => ledger.dropped(charge.account(port), DropReason::TxFull),
+        }
+    }
+
     /// Sends everything; what the ports do not take is dropped and counted, so that nothing is held afterwards.
     pub fn flush(&mut self, ledger: &mut Ledger) {
         while let Some(port) = self.waiting.pop() {
@@ -84,11 +120,14 @@ impl<B: Backend> Outbox<B> {
                 lane.flush(port, ledger);
             }
         }
+        if let Some(others) = &mut self.others {
+            others.outward.flush(ledger);
+        }
     }
 }
 
 impl Charge {
-    fn account(self, port: PortId) -> Account {
+    pub(crate) fn account(self, port: PortId) -> Account {
         self.tenant.map_or(Account::Port(port), Account::Tenant)
     }
 }

@@ -1,10 +1,13 @@
 //! One worker: its queues, its reader of the published tables, its pipeline.
 
-use packet::{Backend, Buf, Burst, Nanos, PortIo, RxQueue};
+use packet::{BURST, Backend, Buf, Burst, Nanos, PortIo, RxQueue, rss};
 use program::PortId;
 use quiescent::publish::{Epoch, Reader};
+use quiescent::ring::Consumer;
 
 use crate::dump::Dump;
+use crate::layout::{Owner, WorkerId};
+use crate::peers::{Closing, Handed, Inbox, Peers};
 use crate::{Account, Gauge, Ledger, Outbox, Tally};
 
 /// Packet logic, driven by a [`Worker`].
@@ -27,6 +30,10 @@ pub trait Pipeline<B: Backend> {
         io: &mut Io<B>,
         now: Nanos,
     );
+
+    /// Whose a packet that came from `port` is; asked only where there are several workers. The answer is the same for
+    /// all packets of which one must know what another left behind, in both directions.
+    fn owner(tables: &Self::Tables, port: PortId, frame: &[u8]) -> Owner;
 
     /// Does what is due (ageing, neighbour requests); returns when it wants to be called again.
     fn tick(&mut self, tables: &Self::Tables, io: &mut Io<B>, now: Nanos) -> Nanos;
@@ -56,7 +63,7 @@ pub struct WorkerPorts<B: Backend> {
 /// What a poll did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Poll {
-    /// Packets received.
+    /// Packets received from ports, and taken over from other workers.
     pub received: usize,
 }
 
@@ -70,6 +77,15 @@ pub struct Worker<B: Backend, P: Pipeline<B>> {
     pipeline: P,
     dump: Dump<P::Record>,
     deadline: Nanos,
+    /// `None` for an only worker, who owns whatever it receives.
+    team: Option<Team>,
+    inbox: Inbox<B::Buf>,
+}
+
+/// What tells an owner's number.
+struct Team {
+    number: WorkerId,
+    table: rss::Table,
 }
 
 impl<B: Backend, P: Pipeline<B>> Worker<B, P> {
@@ -89,41 +105,139 @@ impl<B: Backend, P: Pipeline<B>> Worker<B, P> {
             tx.push(transmit);
         }
         let io = Io { outbox: Outbox::new(tx), ledger, allocator: ports.allocator };
-        Self { rx, burst: Burst::new(), io, reader, seen: None, pipeline, dump, deadline: Nanos(0) }
+        Self {
+            rx,
+            burst: Burst::new(),
+            io,
+            reader,
+            seen: None,
+            pipeline,
+            dump,
+            deadline: Nanos(0),
+            team: None,
+            inbox: Inbox { rings: Vec::new() },
+        }
     }
 
-    /// Receives one burst from each port, judges it and sends what is to be sent. Holds nothing afterwards.
+    /// Makes it one of several, by its ends of the rings between them. An only worker stays as it is.
+    pub fn join(mut self, peers: Peers<B::Buf>) -> Self {
+        let Peers { number, senders, inbox, outward, workers } = peers;
+        if workers > 1 {
+            self.team = Some(Team { number, table: rss::Table::new(workers) });
+            self.inbox = inbox;
+            self.io.outbox.join(outward, senders);
+        }
+        self
+    }
+
+    /// Takes over what other workers have handed over, receives one burst from each port, judges it all and sends what
+    /// is to be sent. Holds nothing afterwards.
     pub fn poll(&mut self, now: Nanos) -> Poll {
-        let (tables, epoch) = self.reader.load_with_epoch();
+        let Self { rx, burst, io, reader, pipeline, dump, team, inbox, .. } = self;
+        let (tables, epoch) = reader.load_with_epoch();
         if self.seen != Some(epoch) {
             self.seen = Some(epoch);
-            self.pipeline.adopt(tables, &mut self.io, now);
+            pipeline.adopt(tables, io, now);
             self.deadline = now;
         }
         let mut received = 0;
-        for (port, rx) in &mut self.rx {
-            if rx.receive(&mut self.burst) == 0 {
+        for ring in &mut inbox.rings {
+            received += take_over(ring, pipeline, tables, burst, io, now);
+        }
+        for (port, rx) in rx {
+            if rx.receive(burst) == 0 {
                 continue;
             }
-            received += self.burst.len();
+            received += burst.len();
             let mut tally = Tally::default();
-            self.burst.iter().for_each(|buf| tally.add(buf.bytes().len()));
-            self.io.ledger.received(Account::Port(*port), tally);
-            self.pipeline.process(tables, *port, &mut self.burst, &mut self.io, now);
-            debug_assert!(self.burst.is_empty(), "a pipeline judges every packet of its burst");
+            burst.iter().for_each(|buf| tally.add(buf.bytes().len()));
+            io.ledger.received(Account::Port(*port), tally);
+            if let Some(team) = team {
+                team.keep_own::<B, P>(tables, *port, burst, io);
+            }
+            pipeline.process(tables, *port, burst, io, now);
+            debug_assert!(burst.is_empty(), "a pipeline judges every packet of its burst");
         }
         if now >= self.deadline {
-            self.deadline = self.pipeline.tick(tables, &mut self.io, now);
+            self.deadline = pipeline.tick(tables, io, now);
         }
-        self.io.outbox.flush(&mut self.io.ledger);
-        self.dump.advance(|from, count, sink| self.pipeline.dump(from, count, sink));
-        self.io.ledger.count(Gauge::Polls, 1);
-        self.io.ledger.count(Gauge::IdlePolls, u64::from(received == 0));
+        io.outbox.flush(&mut io.ledger);
+        dump.advance(|from, count, sink| pipeline.dump(from, count, sink));
+        io.ledger.count(Gauge::Polls, 1);
+        io.ledger.count(Gauge::IdlePolls, u64::from(received == 0));
         Poll { received }
+    }
+
+    /// Ends it: its queues, its flows and its reader are gone, and what remains is to be drained of what others have handed
+    /// to it.
+    pub fn close(self) -> Closing<B::Buf> {
+        Closing::new(self.inbox, self.io.ledger)
     }
 
     /// When [`Worker::poll`] has something to do even if no packet comes.
     pub fn next_deadline(&self) -> Nanos {
         self.deadline
     }
+}
+
+impl Team {
+    /// Hands over what others own, and leaves the rest in the burst, in order.
+    fn keep_own<B: Backend, P: Pipeline<B>>(
+        &self,
+        tables: &P::Tables,
+        port: PortId,
+        burst: &mut Burst<B::Buf>,
+        io: &mut Io<B>,
+    ) {
+        burst.iter().for_each(Buf::prefetch);
+        for buf in core::mem::take(burst) {
+            let owner = match P::owner(tables, port, buf.bytes()) {
+                Owner::Receiver => self.number,
+                Owner::First => WorkerId(0),
+                Owner::Hash(hash) => WorkerId(self.table.queue(hash)),
+            };
+            if owner == self.number {
+                burst.push(buf);
+            } else {
+                io.outbox.hand_over(owner, port, buf, &mut io.ledger);
+            }
+        }
+    }
+}
+
+/// Takes over what is in a ring now; what is handed over meanwhile waits for the next poll.
+fn take_over<B: Backend, P: Pipeline<B>>(
+    ring: &mut Consumer<Handed<B::Buf>>,
+    pipeline: &mut P,
+    tables: &P::Tables,
+    burst: &mut Burst<B::Buf>,
+    io: &mut Io<B>,
+    now: Nanos,
+) -> usize {
+    let waiting = ring.slots();
+    let mut left = waiting;
+    let mut from = PortId::default();
+    while left > 0 {
+        let Ok(chunk) = ring.read_chunk(left.min(BURST)) else { break };
+        left -= chunk.len();
+        io.ledger.count(Gauge::TakenOver, chunk.len() as u64);
+        for handed in chunk {
+            match handed {
+                Handed::Received { port, buf } => {
+                    if port != from && !burst.is_empty() {
+                        pipeline.process(tables, from, burst, io, now);
+                    }
+                    from = port;
+                    burst.push(buf);
+                }
+                Handed::Outgoing { port, buf, charge } => {
+                    io.outbox.push_charged(port, buf, charge, &mut io.ledger);
+                }
+            }
+        }
+        if !burst.is_empty() {
+            pipeline.process(tables, from, burst, io, now);
+        }
+    }
+    waiting - left
 }

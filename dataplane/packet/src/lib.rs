@@ -6,6 +6,7 @@
 #[allow(unsafe_code)]
 pub mod arch;
 mod backend;
+pub mod rss;
 mod time;
 
 pub use backend::{Allocator, BURST, Backend, Buf, Burst, PortIo, RxQueue, TxQueue};

@@ -75,6 +75,8 @@ reasons! {
     UnresolvedNextHop = "unresolved-next-hop",
     /// The transmit queue is full.
     TxFull = "tx-full",
+    /// The ring to the worker that it belongs to is full.
+    HandOverFull = "hand-over-full",
     /// From the fabric, and neither a tunnel to this box nor for its own address.
     NotForUs = "not-for-us",
     /// From the fabric to this box, and not a tunnel: no such service.

@@ -42,6 +42,11 @@ pub struct WorkerReport {
     pub misses: u64,
     /// Flows that were forwarded without an entry, since the table or the tenant's quota was full.
     pub uncached: u64,
+    /// Packets taken over from other workers, to be judged or sent here.
+    pub taken_over: u64,
+    /// Packets handed over to other workers. Together the workers have handed over more than they have taken over by what
+    /// is in rings between them.
+    pub handed_over: u64,
 }
 
 /// Packets and bytes, both ways. Bytes are those of Ethernet frames without FCS.

@@ -71,7 +71,7 @@ pub struct Tenant {
     pub endpoints: Vec<Endpoint>,
     /// Prefixes behind remote hosts, longest first; asked after `endpoints`.
     pub routes: Vec<Route>,
-    /// Most flow entries of this tenant in one worker.
+    /// Most flow entries of this tenant in all workers together.
     pub flow_quota: u32,
 }
 

@@ -161,17 +161,17 @@ fn loom_a_counter_never_goes_back() {
 }
 
 #[test]
-fn loom_a_word_brings_what_was_written_before_it() {
+fn loom_words_are_copied_of_one_stamp() {
     loom::model(|| {
         let words = Arc::new(SharedWords::new(2));
+        words.replace(1, [1, 1]);
         let theirs = Arc::clone(&words);
-        let worker = thread::spawn(move || {
-            theirs.store(0, 7);
-            theirs.store(1, 1);
-        });
-        if words.load(1) == 1 {
-            assert_eq!(words.load(0), 7);
+        let writer = thread::spawn(move || theirs.replace(2, [2, 2]));
+        let mut copy = [0; 2];
+        if let Some(stamp) = words.copy(&mut copy) {
+            assert_eq!(copy, [stamp; 2]);
         }
-        worker.join().unwrap();
+        writer.join().unwrap();
+        assert_eq!((words.copy(&mut copy), copy), (Some(2), [2, 2]));
     });
 }

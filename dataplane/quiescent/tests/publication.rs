@@ -260,12 +260,37 @@ fn an_empty_block_has_an_overflow_cell_only() {
 #[test]
 fn words_are_shared_and_bounded() {
     let words = Arc::new(SharedWords::new(2));
+    let mut copy = [7; 3];
+    assert_eq!((words.stamp(), words.copy(&mut copy)), (0, None), "nothing was ever stored");
     let theirs = Arc::clone(&words);
     thread::scope(|scope| {
-        scope.spawn(move || assert!(theirs.store(1, 0x0200_0000_0001)));
+        scope.spawn(move || theirs.replace(5, [0x0200_0000_0001, 2, 3]));
     });
-    assert_eq!((words.load(0), words.load(1), words.load(2), words.len()), (0, 0x0200_0000_0001, 0, 2));
-    assert!(!words.store(2, 1) && !words.is_empty());
+    assert_eq!((words.load(0), words.load(1), words.load(2), words.len()), (0x0200_0000_0001, 2, 0, 2));
+    assert_eq!((words.stamp(), words.copy(&mut copy), copy), (5, Some(5), [0x0200_0000_0001, 2, 0]));
+    words.replace(6, [9]);
+    assert_eq!((words.copy(&mut copy), copy, words.is_empty()), (Some(6), [9, 0, 0], false));
+}
+
+#[test]
+fn words_of_two_replacements_are_never_copied_together() {
+    let words = SharedWords::new(3);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (words, done) = (&words, &done);
+        scope.spawn(move || {
+            (1..=ADDITIONS).for_each(|number| words.replace(number, [number; 3]));
+            done.store(true, Ordering::Release);
+        });
+        let (mut copy, mut last) = ([0; 3], 0);
+        while !done.load(Ordering::Acquire) {
+            if let Some(stamp) = words.copy(&mut copy) {
+                assert!(copy == [stamp; 3] && last <= stamp, "{copy:?} under {stamp} after {last}");
+                last = stamp;
+            }
+        }
+        assert_eq!((words.copy(&mut copy), copy), (Some(ADDITIONS), [ADDITIONS; 3]));
+    });
 }
 
 #[test]

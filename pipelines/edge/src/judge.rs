@@ -136,9 +136,8 @@ impl Edge {
 
     /// Refusals may use half of a tenant's share, so that a scan does not push the tenant's own connections out.
     fn may_remember_refusal(&self, tables: &Tables, key: &FlowKey) -> bool {
-        let quota =
-            tables.program.tenant(TenantId(key.tenant)).map_or(0, |tenant| tenant.flow_quota as usize);
-        self.flows.in_use(key.tenant) < quota / 2
+        let quota = tables.program.tenant(TenantId(key.tenant)).map_or(0, |tenant| tenant.flow_quota);
+        self.flows.in_use(key.tenant) < self.share(quota) as usize / 2
     }
 
     /// A flow that was refused while nobody had opened it the other way may now be an answer.

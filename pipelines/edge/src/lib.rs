@@ -6,6 +6,8 @@
 //! A burst goes through in passes: [`classify`](crate::classify) every packet into a lane, hash and prefetch, find
 //! candidates, then judge one by one in order. What is rare (neighbour discovery, ICMP errors, echo to a gateway) is
 //! picked out by the first pass and handled in [`special`](crate::special).
+//!
+//! Where there are several workers, two hosts' packets all go to one of them ([`steer`](crate::steer)): no state is shared.
 #![forbid(unsafe_code)]
 
 mod action;
@@ -22,6 +24,7 @@ mod next_hops;
 mod record;
 mod special;
 mod state;
+mod steer;
 mod tables;
 mod underlay;
 
@@ -29,7 +32,7 @@ use std::sync::Arc;
 
 use ::tables::bucket::RateLimit;
 use ::tables::flow::FlowTable;
-use engine::{Gauge, Io, Pipeline};
+use engine::{Gauge, Io, Owner, Pipeline, WorkerId};
 use packet::{Backend, Burst, Nanos};
 use program::{PortId, TenantId, limit};
 use quiescent::cell::SharedWords;
@@ -44,7 +47,7 @@ use lanes::Lanes;
 use next_hops::NextHops;
 use state::State;
 
-/// ICMP errors a second that one tenant may cause in one worker.
+/// ICMP errors a second that one tenant may cause, in all workers together.
 const ICMP_ERRORS_PER_SECOND: u32 = 1000;
 /// And how many at once.
 const ICMP_ERROR_BURST: u32 = 50;
@@ -74,6 +77,8 @@ pub struct Edge {
     icmp_errors: Vec<RateLimit>,
     /// Hits of the burst in hand, counted in one go.
     hits: u64,
+    /// Among how many workers a tenant's bounds are divided.
+    workers: u16,
 }
 
 impl Edge {
@@ -86,7 +91,25 @@ impl Edge {
             next_hops: NextHops::new(board),
             icmp_errors: vec![RateLimit::new(ICMP_ERRORS_PER_SECOND, ICMP_ERROR_BURST); limit::TENANTS],
             hits: 0,
+            workers: 1,
         }
+    }
+
+    /// Makes it the pipeline of one of several workers with one board: the first resolves next hops for all, and each has
+    /// an equal part of what a tenant may have.
+    pub fn among(mut self, worker: WorkerId, workers: u16) -> Self {
+        self.workers = workers.max(1);
+        if worker != WorkerId(0) {
+            self.next_hops.follow();
+        }
+        let limit = RateLimit::new(self.share(ICMP_ERRORS_PER_SECOND), self.share(ICMP_ERROR_BURST));
+        self.icmp_errors.fill(limit);
+        self
+    }
+
+    /// This worker's part of what a tenant may have: of nothing nothing, else at least one.
+    fn share(&self, of_all: u32) -> u32 {
+        of_all.div_ceil(u32::from(self.workers))
     }
 
     /// Whether that tenant may cause another ICMP error now.
@@ -101,7 +124,7 @@ impl<B: Backend> Pipeline<B> for Edge {
 
     fn adopt(&mut self, tables: &Tables, io: &mut Io<B>, _now: Nanos) {
         for tenant in tables.program.tenants.iter().flatten() {
-            self.flows.set_quota(tenant.id.0, tenant.flow_quota as usize);
+            self.flows.set_quota(tenant.id.0, self.share(tenant.flow_quota) as usize);
         }
         self.next_hops.adopt(tables);
         io.ledger.set(Gauge::Generation, u64::from(tables.generation().0));
@@ -116,6 +139,7 @@ impl<B: Backend> Pipeline<B> for Edge {
         io: &mut Io<B>,
         now: Nanos,
     ) {
+        self.next_hops.catch_up(tables);
         let mut bufs = core::mem::take(burst);
         self.classify(tables, port, &mut bufs, &mut io.ledger);
         self.look_up(bufs.len());
@@ -123,6 +147,11 @@ impl<B: Backend> Pipeline<B> for Edge {
             self.judge(tables, lane, buf, io, now);
         }
         io.ledger.count(Gauge::Hits, core::mem::take(&mut self.hits));
+    }
+
+    #[inline]
+    fn owner(tables: &Tables, port: PortId, frame: &[u8]) -> Owner {
+        steer::owner(tables, port, frame)
     }
 
     fn tick(&mut self, tables: &Tables, io: &mut Io<B>, now: Nanos) -> Nanos {

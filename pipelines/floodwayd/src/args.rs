@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
+/// Packet buffers for each worker, unless the arguments say how many there are.
+const BUFFERS_PER_WORKER: u32 = 16_384;
+
 /// The data plane of floodway: steers, isolates, tunnels and counts the packets of the tenants that a policy
 /// directory describes.
 #[derive(Parser, Debug)]
@@ -30,17 +33,22 @@ pub struct Args {
     #[arg(long, value_name = "PATH", default_value = agent::DEFAULT_SOCKET)]
     pub socket: PathBuf,
 
-    /// CPU that the worker is pinned to; the last one of this process when not given.
-    #[arg(long, value_name = "CPU")]
-    pub lcore: Option<usize>,
+    /// Workers. As many as --lcores names, or one, when not given; with more workers than CPUs they take turns, and should
+    /// sleep (--idle-sleep-us).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub workers: Option<u16>,
 
-    /// Flow entries of the worker, of all tenants together.
+    /// CPUs that workers are pinned to, in turn; the last ones of this process when not given.
+    #[arg(long, alias = "lcore", value_name = "CPU,...", value_delimiter = ',')]
+    pub lcores: Vec<usize>,
+
+    /// Flow entries of each worker, of all tenants together.
     #[arg(long, value_name = "N", default_value_t = 131_072, value_parser = clap::value_parser!(u32).range(1024..=16_777_216))]
     pub flows: u32,
 
-    /// Packet buffers.
-    #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1024..=4_194_304))]
-    pub buffers: u32,
+    /// Packet buffers; 16384 for each worker when not given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1024..=4_194_304))]
+    pub buffers: Option<u32>,
 
     /// Microseconds that a worker without work sleeps at a time; 0 polls without a pause.
     ///
@@ -66,6 +74,18 @@ pub struct Args {
     pub log: String,
 }
 
+impl Args {
+    /// How many workers there are to be.
+    pub fn workers(&self) -> u16 {
+        self.workers.unwrap_or(self.lcores.len().clamp(1, 64) as u16)
+    }
+
+    /// How many packet buffers there are to be.
+    pub fn buffers(&self) -> u32 {
+        self.buffers.unwrap_or(BUFFERS_PER_WORKER * u32::from(self.workers()))
+    }
+}
+
 /// Where DPDK takes its memory from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Memory {
@@ -76,4 +96,24 @@ pub enum Memory {
     Hugetlbfs,
     /// Ordinary pages: for virtual devices only, at half the speed.
     NoHuge,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Args {
+        let all = ["floodwayd", "--policy", "p"].iter().chain(arguments);
+        Args::try_parse_from(all).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn workers_follow_from_lcores_unless_they_are_given() {
+        let count = |arguments: &[&str]| (parse(arguments).workers(), parse(arguments).buffers());
+        assert_eq!(count(&[]), (1, 16_384));
+        assert_eq!(count(&["--lcores", "1,2,5"]), (3, 49_152));
+        assert_eq!(count(&["--lcores", "1,2", "--workers", "4"]), (4, 65_536));
+        assert_eq!(count(&["--lcore", "7", "--buffers", "2048"]), (1, 2048));
+        assert!(Args::try_parse_from(["floodwayd", "--policy", "p", "--workers", "0"]).is_err());
+    }
 }

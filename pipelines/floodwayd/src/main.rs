@@ -75,7 +75,7 @@ fn run_on_dpdk(
     ))
 }
 
-/// Runs until the shutdown or until the worker ends by itself, which it never should.
+/// Runs until the shutdown or until a worker ends by itself, which it never should.
 fn serve<W: ports::World>(
     args: &Args,
     start: Start,
@@ -85,14 +85,14 @@ fn serve<W: ports::World>(
 ) -> anyhow::Result<()> {
     let Start { program, lifecycle } = start;
     let (plane, parts) = Plane::new(args, Arc::new(program), world.facts())?;
-    let worker = worker::start(args, world, parts, shutdown)?;
+    let workers = worker::start(args, world, parts, shutdown)?;
     let plane = Arc::new(plane);
     tracing::info!(socket = %args.socket.display(), "ready");
     listening.serve_with(plane.clone(), lifecycle, shutdown);
     tracing::info!("ending: the workers send what they hold and stop");
-    let ended = worker.stop();
+    let ended = workers.stop();
     log_totals(&plane);
-    ended.map_err(|panic| anyhow!("the worker ended by a fault: {panic}"))
+    ended.map_err(|(worker, panic)| anyhow!("worker {worker} ended by a fault: {panic}"))
 }
 
 fn read_policy(args: &Args) -> anyhow::Result<Start> {

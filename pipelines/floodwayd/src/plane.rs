@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use agent::{DataPlane, PublishError, Published};
 use edge::{Edge, Facts, Limits, Record, Tables, mac_of_word};
-use engine::{Account, Dump, DumpRequest, Dumped, Gauge, Ledger, LedgerReader};
+use engine::{Account, Dump, DumpRequest, Dumped, Gauge, Ledger, LedgerReader, WorkerId};
 use program::{
     DropCount, DropReason, FlowRecord, NeighbourReport, PortId, PortReport, Program, Report, Tenant,
     TenantReport, Traffic, WorkerReport, limit,
@@ -32,7 +32,7 @@ pub struct Plane {
     next_hops: Arc<SharedWords>,
 }
 
-/// What goes to the worker's thread.
+/// What goes to a worker's thread.
 pub struct WorkerParts {
     pub edge: Edge,
     pub reader: Reader<Tables>,
@@ -41,28 +41,45 @@ pub struct WorkerParts {
 }
 
 impl Plane {
-    /// A plane that runs `program` on ports of which `facts` are known, and its one worker.
-    pub fn new(args: &Args, program: Arc<Program>, facts: Vec<Facts>) -> anyhow::Result<(Self, WorkerParts)> {
-        let mut publisher = Publisher::new(Box::new(Tables::build(program, &facts)?));
-        let next_hops = Arc::new(SharedWords::new(limit::VTEPS));
-        let (ledger, ledger_reader) = Ledger::new();
-        let (dump, request) = Dump::new(DUMP_DEPTH);
-        let limits = Limits { flows: args.flows as usize };
-        let edge = Edge::new(limits, crate::draw_seed()?, next_hops.clone());
-        let parts = WorkerParts { edge, reader: publisher.reader(), ledger, dump };
-        let plane = Self {
+    /// A plane that runs `program` on ports of which `facts` are known, and its workers, in order of their numbers.
+    pub fn new(
+        args: &Args,
+        program: Arc<Program>,
+        facts: Vec<Facts>,
+    ) -> anyhow::Result<(Self, Vec<WorkerParts>)> {
+        let publisher = Publisher::new(Box::new(Tables::build(program, &facts)?));
+        let mut plane = Self {
             publisher: Mutex::new(publisher),
             facts,
-            ledgers: vec![ledger_reader],
-            dumps: Mutex::new(vec![request]),
-            next_hops,
+            ledgers: Vec::new(),
+            dumps: Mutex::default(),
+            next_hops: Arc::new(SharedWords::new(limit::VTEPS)),
         };
+        let workers = args.workers();
+        let limits = Limits { flows: args.flows as usize };
+        let parts = (0..workers).map(|number| plane.add_worker(WorkerId(number), workers, limits));
+        let parts = parts.collect::<anyhow::Result<_>>()?;
         Ok((plane, parts))
+    }
+
+    fn add_worker(&mut self, number: WorkerId, workers: u16, limits: Limits) -> anyhow::Result<WorkerParts> {
+        let (ledger, ledger_reader) = Ledger::new();
+        let (dump, request) = Dump::new(DUMP_DEPTH);
+        let edge = Edge::new(limits, crate::draw_seed()?, self.next_hops.clone()).among(number, workers);
+        self.ledgers.push(ledger_reader);
+        self.dumps.get_mut().unwrap_or_else(PoisonError::into_inner).push(request);
+        // Readers are numbered as they are made: as the workers are.
+        let reader = self.publisher().reader();
+        Ok(WorkerParts { edge, reader, ledger, dump })
     }
 
     /// Packets that are neither sent nor dropped; zero once the workers have stopped.
     pub fn held(&self) -> i64 {
-        self.ledgers.iter().map(LedgerReader::held).sum()
+        // What one has handed over is in a ring until another has taken it over.
+        let in_rings = |ledger: &LedgerReader| {
+            ledger.gauge(Gauge::HandedOver).wrapping_sub(ledger.gauge(Gauge::TakenOver)) as i64
+        };
+        self.ledgers.iter().map(|ledger| ledger.held() + in_rings(ledger)).sum()
     }
 
     fn publisher(&self) -> MutexGuard<'_, Publisher<Tables>> {
@@ -103,6 +120,8 @@ impl Plane {
             hits: ledger.gauge(Gauge::Hits),
             misses: ledger.gauge(Gauge::Misses),
             uncached: ledger.gauge(Gauge::Uncached),
+            taken_over: ledger.gauge(Gauge::TakenOver),
+            handed_over: ledger.gauge(Gauge::HandedOver),
         };
         self.ledgers.iter().enumerate().map(report).collect()
     }
@@ -219,5 +238,71 @@ fn collect(dump: &mut DumpRequest<Record>, limit: usize, records: &mut Vec<Recor
             None if last.elapsed() > DUMP_TIMEOUT => return,
             None => std::thread::sleep(LOOK_AGAIN),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use program::Generation;
+
+    use super::*;
+
+    fn plane(workers: &str) -> (Plane, Vec<WorkerParts>) {
+        let arguments = ["floodwayd", "--policy", "p", "--flows", "1024", "--workers", workers];
+        Plane::new(&Args::parse_from(arguments), Arc::default(), Vec::new()).expect("a plane")
+    }
+
+    fn poll_all(parts: &mut [WorkerParts]) {
+        for parts in parts {
+            parts.reader.load();
+        }
+    }
+
+    #[test]
+    fn a_worker_that_does_not_poll_is_named() {
+        let (plane, mut parts) = plane("3");
+        poll_all(&mut parts);
+        let next = |generation| Program { generation: Generation(generation), ..Program::default() };
+        let [first, _, third] = parts.as_mut_slice() else { panic!("three workers") };
+        let stuck = std::thread::scope(|scope| {
+            let publishing = scope.spawn(|| plane.publish(next(1)));
+            while !publishing.is_finished() {
+                first.reader.load();
+                third.reader.load();
+                std::thread::sleep(LOOK_AGAIN);
+            }
+            publishing.join().expect("no panic")
+        });
+        assert!(matches!(&stuck, Err(PublishError::Stuck { workers, .. }) if *workers == [1]), "{stuck:?}");
+        // When it goes on it runs what was published, and the next one is run by all.
+        assert_eq!(parts[1].reader.load().generation(), Generation(1));
+        let published = std::thread::scope(|scope| {
+            let publishing = scope.spawn(|| plane.publish(next(2)));
+            while !publishing.is_finished() {
+                poll_all(&mut parts);
+                std::thread::sleep(LOOK_AGAIN);
+            }
+            publishing.join().expect("no panic")
+        });
+        assert_eq!(published.expect("all poll").generation, Generation(2));
+    }
+
+    #[test]
+    fn reports_have_each_worker_and_the_sum_of_all() {
+        let (plane, mut parts) = plane("2");
+        let mut tally = engine::Tally::default();
+        tally.add(60);
+        for parts in &mut parts {
+            parts.ledger.received(Account::Port(PortId(0)), tally);
+        }
+        assert_eq!(plane.traffic(Account::Port(PortId(0))).rx_packets, 2);
+        assert_eq!((plane.held(), plane.workers().len()), (2, 2));
+        // Handed over and not taken: still held. Taken and dropped: not any more.
+        parts[0].ledger.count(Gauge::HandedOver, 1);
+        assert_eq!(plane.held(), 2);
+        parts[1].ledger.count(Gauge::TakenOver, 1);
+        parts[1].ledger.dropped(Account::Port(PortId(0)), DropReason::Shutdown);
+        assert_eq!((plane.held(), plane.workers()[0].handed_over, plane.workers()[1].taken_over), (1, 1, 1));
     }
 }

@@ -9,6 +9,10 @@ use crate::{Errno, mempool::Mempool};
 
 /// Bytes of a frame around its MTU: Ethernet header and FCS.
 const FRAME_OVERHEAD_BYTES: u32 = 18;
+/// Repeated, the key under which both directions have one hash (Woo and Park, 2012).
+const SYMMETRIC_KEY: [u8; 2] = [0x6d, 0x5a];
+/// Bytes of a key where the driver says nothing.
+const KEY_LEN: usize = 40;
 
 /// How a port runs.
 #[derive(Clone)]
@@ -25,12 +29,24 @@ pub struct PortConfig {
     pub tx_descriptors: u16,
     /// Take frames for other MAC addresses too, if the port can.
     pub promiscuous: bool,
+    /// How it spreads packets over several queues, if it can.
+    pub rss: Rss,
+}
+
+/// Receive side scaling by source and destination address, of what is inside tunnels where the port can look there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rss {
+    /// Repeated, it is the key of the Toeplitz hash.
+    pub key: [u8; 2],
+    /// Queue by the low bits of the hash; a port with a longer table has it several times. Empty: the driver's own.
+    pub table: Vec<u16>,
 }
 
 impl PortConfig {
-    /// `queues` queues of 1,024 descriptors each, promiscuous, MTU 1,500.
+    /// `queues` queues of 1,024 descriptors each, promiscuous, MTU 1,500, RSS under a symmetric key.
     pub fn new(queues: u16, pool: Mempool) -> Self {
-        Self { queues, pool, mtu: 1500, rx_descriptors: 1024, tx_descriptors: 1024, promiscuous: true }
+        let rss = Rss { key: SYMMETRIC_KEY, table: Vec::new() };
+        Self { queues, pool, mtu: 1500, rx_descriptors: 1024, tx_descriptors: 1024, promiscuous: true, rss }
     }
 }
 
@@ -120,13 +136,12 @@ fn steps(device: &Device, config: &PortConfig, name: &str) -> Result<(), Stop> {
     check(&info, config, name).map_err(Stop::Refused)?;
     let step = |what: &'static str, code: i32| Errno::check(code).map_err(|errno| Stop::Failed(what, errno));
     let (mut rx_descriptors, mut tx_descriptors) = (config.rx_descriptors, config.tx_descriptors);
-    // SAFETY: the port is open and stopped, and the control lock is held; DPDK copies what pointers give; null asks for the
-    // driver's default; the device holds the pool until it is closed.
+    let mut key = rss_key(&info, &config.rss);
+    let configuration = configuration(&info, config, &mut key);
+    // SAFETY: the port is open and stopped, and the control lock is held; DPDK copies what pointers give (the key lives as
+    // long as the configuration); null asks for the driver's default; the device holds the pool until it is closed.
     unsafe {
-        step(
-            "configure it",
-            sys::rte_eth_dev_configure(port, config.queues, config.queues, &configuration(&info, config)),
-        )?;
+        step("configure it", sys::rte_eth_dev_configure(port, config.queues, config.queues, &configuration))?;
         step(
             "size its rings",
             sys::rte_eth_dev_adjust_nb_rx_tx_desc(port, &mut rx_descriptors, &mut tx_descriptors),
@@ -151,6 +166,11 @@ fn steps(device: &Device, config: &PortConfig, name: &str) -> Result<(), Stop> {
         step("start it", sys::rte_eth_dev_start(port))?;
         if config.promiscuous {
             step("make it promiscuous", unless_unsupported(sys::rte_eth_promiscuous_enable(port)))?;
+        }
+        if is_spread(&info, config) && !config.rss.table.is_empty() {
+            let (table, len) = (config.rss.table.as_ptr(), config.rss.table.len() as u16);
+            // A port that keeps its own table delivers to other queues: that costs time, and nothing else.
+            let _ = sys::shim_rss_table(port, info.reta_size, table, len);
         }
     }
     Ok(())
@@ -186,17 +206,47 @@ fn check(info: &sys::rte_eth_dev_info, config: &PortConfig, name: &str) -> Resul
     Ok(())
 }
 
-fn configuration(info: &sys::rte_eth_dev_info, config: &PortConfig) -> sys::rte_eth_conf {
+/// True for a port that can spread packets over its queues, and has several.
+fn is_spread(info: &sys::rte_eth_dev_info, config: &PortConfig) -> bool {
+    config.queues > 1 && info.flow_type_rss_offloads & sys::SHIM_RSS_ADDRESSES != 0
+}
+
+/// As long as the driver wants it.
+fn rss_key(info: &sys::rte_eth_dev_info, rss: &Rss) -> Vec<u8> {
+    let len = if info.hash_key_size == 0 { KEY_LEN } else { usize::from(info.hash_key_size) };
+    rss.key.iter().copied().cycle().take(len).collect()
+}
+
+/// It points to `key`.
+fn configuration(info: &sys::rte_eth_dev_info, config: &PortConfig, key: &mut [u8]) -> sys::rte_eth_conf {
     let mut conf = sys::rte_eth_conf::default();
     conf.rxmode.mtu = config.mtu.into();
-    let flows = info.flow_type_rss_offloads & sys::SHIM_RSS_FLOWS;
-    if config.queues > 1 && flows != 0 {
+    if is_spread(info, config) {
         conf.rxmode.mq_mode = sys::RTE_ETH_MQ_RX_RSS;
-        conf.rx_adv_conf.rss_conf.rss_hf = flows;
+        let rss = &mut conf.rx_adv_conf.rss_conf;
+        rss.rss_key = key.as_mut_ptr();
+        rss.rss_key_len = key.len() as u8;
+        rss.rss_hf = info.flow_type_rss_offloads & (sys::SHIM_RSS_ADDRESSES | sys::SHIM_RSS_INNERMOST);
     }
     conf
 }
 
 fn unless_unsupported(code: i32) -> i32 {
     if code == -libc::ENOTSUP { 0 } else { code }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_repeats_as_long_as_the_driver_wants() {
+        let rss = Rss { key: SYMMETRIC_KEY, table: Vec::new() };
+        for (asked, len) in [(0, 40), (40, 40), (52, 52)] {
+            let info = sys::rte_eth_dev_info { hash_key_size: asked, ..Default::default() };
+            let key = rss_key(&info, &rss);
+            assert_eq!(key.len(), len);
+            assert!(key.chunks(2).all(|pair| pair == SYMMETRIC_KEY));
+        }
+    }
 }

@@ -170,6 +170,8 @@ impl Fake {
             hits: 90,
             misses: 10,
             uncached: 0,
+            taken_over: 30,
+            handed_over: 32,
         }
     }
 }

@@ -82,6 +82,43 @@ fn a_ring_gives_back_what_it_was_given() {
 }
 
 #[test]
+fn a_port_has_a_queue_for_each_worker_where_it_can() {
+    let _lcore = LcoreGuard::register(eal()).expect("an lcore");
+    let pool = pool("queues");
+    let open = |devargs: &str, queues| {
+        DpdkPort::open(eal(), devargs, DpdkPortConfig { queues, pool: pool.clone(), mtu: 1500 })
+            .expect("a port")
+    };
+    let mut port = open("net_null_queues,no-rx=1", 3);
+    assert_eq!(port.queues(), 3);
+    assert!((0..3).all(|queue| port.take(queue).is_some()) && port.take(3).is_none());
+    // As software has it: whatever the table's length, a packet comes to the queue of its owner.
+    let table = port.rss_table().expect("a table");
+    let owners = rss::Table::new(3);
+    assert!(table.len() >= rss::TABLE_LEN && table.len().is_multiple_of(rss::TABLE_LEN), "{}", table.len());
+    assert!((0..table.len()).all(|entry| table[entry] == owners.queue(entry as u32)), "{table:?}");
+    // A capture file is one queue, however many workers there are.
+    let file = std::env::temp_dir().join(format!("floodway-queues-{}.pcap", std::process::id()));
+    let port = open(&format!("net_pcap_queues,tx_pcap={}", file.display()), 3);
+    assert_eq!(port.queues(), 1);
+    drop(port);
+    fs::remove_file(file).expect("the capture");
+}
+
+#[test]
+fn each_queue_of_a_ring_is_its_own() {
+    let _lcore = LcoreGuard::register(eal()).expect("an lcore");
+    let pool = pool("two");
+    let config = DpdkPortConfig { queues: 2, pool: pool.clone(), mtu: 1500 };
+    let mut port = DpdkPort::open(eal(), "net_ring_two", config).expect("a port");
+    let mut allocator = DpdkAllocator::new(pool.clone());
+    for queue in 0..port.queues() {
+        loop_through(&mut port.take(queue).expect("queues"), &mut allocator, 50);
+    }
+    assert_eq!(pool.level().in_use, 0);
+}
+
+#[test]
 fn a_full_port_leaves_the_rest_in_order() {
     let _lcore = LcoreGuard::register(eal()).expect("an lcore");
     let pool = pool("full");

@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow};
 use backends::dpdk::{DpdkAllocator, DpdkBackend, DpdkPort, DpdkPortConfig};
 use dpdk::{Eal, LcoreGuard, Mempool, PoolConfig};
 use edge::Facts;
-use engine::WorkerPorts;
+use engine::{Layout, WorkerId, WorkerPorts};
 use program::{Device, Program};
 use wire::Mac;
 
@@ -42,11 +42,11 @@ pub fn open(args: &Args, program: &Program) -> anyhow::Result<DpdkPorts> {
     let mut opened = DpdkPorts { ports: Vec::new(), pool, eal };
     for device in &program.devices {
         check_interface_mtu(device)?;
-        let config = DpdkPortConfig { queues: 1, pool: opened.pool.clone(), mtu: device.mtu };
+        let config = DpdkPortConfig { queues: args.workers(), pool: opened.pool.clone(), mtu: device.mtu };
         let port = DpdkPort::open(&opened.eal, devargs(device), config)
             .with_context(|| format!("port {:?}", device.name))?;
         let mac = Mac(port.facts().mac);
-        tracing::info!(port = device.name, device = device.device, driver = port.facts().driver, %mac, "open");
+        tracing::info!(port = device.name, device = device.device, driver = port.facts().driver, %mac, queues = port.queues(), "open");
         opened.ports.push(port);
     }
     Ok(opened)
@@ -54,7 +54,7 @@ pub fn open(args: &Args, program: &Program) -> anyhow::Result<DpdkPorts> {
 
 /// Buffers that hold the largest frame of any port.
 fn pool_config(args: &Args, devices: &[Device]) -> PoolConfig {
-    let standard = PoolConfig::new("floodway", args.buffers);
+    let standard = PoolConfig::new("floodway", args.buffers());
     let frame = devices.iter().map(|device| device.mtu.saturating_add(FRAME_OVERHEAD)).max().unwrap_or(0);
     PoolConfig { room_bytes: standard.room_bytes.max(frame), ..standard }
 }
@@ -76,7 +76,7 @@ fn start_eal(args: &Args, devices: &[Device]) -> anyhow::Result<Eal> {
     Ok(builder.init()?)
 }
 
-/// The CPU that the daemon runs on now; the worker has its own.
+/// The CPU that the daemon runs on now; the workers have their own.
 fn main_cpu() -> anyhow::Result<usize> {
     let allowed = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).context("no CPU affinity")?;
     let count = nix::sched::CpuSet::count();
@@ -122,12 +122,16 @@ impl World for DpdkPorts {
         self.ports.iter().map(|port| Facts { mac: Mac(port.facts().mac) }).collect()
     }
 
-    fn take_ports(&mut self) -> anyhow::Result<WorkerPorts<DpdkBackend>> {
-        let take = |port: &mut DpdkPort| {
-            port.take(0).map(Some).ok_or_else(|| anyhow!("the queues are given out already"))
+    fn queues(&self) -> Vec<u16> {
+        self.ports.iter().map(DpdkPort::queues).collect()
+    }
+
+    fn take_ports(&mut self, layout: &Layout, worker: WorkerId) -> WorkerPorts<DpdkBackend> {
+        let take = |(index, port): (usize, &mut DpdkPort)| {
+            layout.queue(index, worker).and_then(|queue| port.take(queue))
         };
-        let queues = self.ports.iter_mut().map(take).collect::<anyhow::Result<_>>()?;
-        Ok(WorkerPorts { queues, allocator: DpdkAllocator::new(self.pool.clone()) })
+        let queues = self.ports.iter_mut().enumerate().map(take).collect();
+        WorkerPorts { queues, allocator: DpdkAllocator::new(self.pool.clone()) }
     }
 
     fn clock(&self) -> TscClock {

@@ -1,10 +1,11 @@
-//! Ports without DPDK: memory, TAP and capture files.
+//! Ports without DPDK: memory, TAP and capture files. Each has one queue pair: whatever else the kernel would spread, it
+//! would not keep in order.
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use backends::host::{self, HostBackend};
 use backends::memory::{Pool, Wire};
 use edge::Facts;
-use engine::WorkerPorts;
+use engine::{Layout, WorkerId, WorkerPorts};
 use packet::PortIo;
 use program::Program;
 
@@ -14,7 +15,7 @@ use crate::clock::MonotonicClock;
 
 /// Open ports.
 pub struct HostPorts {
-    queues: Option<Vec<Option<PortIo<HostBackend>>>>,
+    queues: Vec<Option<PortIo<HostBackend>>>,
     facts: Vec<Facts>,
     pool: Pool,
     /// Kept open: a memory port whose other end is gone takes no more packets.
@@ -25,14 +26,14 @@ pub struct HostPorts {
 pub fn open(args: &Args, program: &Program) -> anyhow::Result<HostPorts> {
     let mtu = program.devices.iter().map(|device| device.mtu).max().unwrap_or(0);
     // One byte more than the longest frame, by which a TAP knows of a longer one.
-    let pool = Pool::with_room(args.buffers as usize, usize::from(mtu) + backends::FRAME_OVERHEAD + 1);
-    let mut ports = HostPorts { queues: Some(Vec::new()), facts: Vec::new(), pool, far_ends: Vec::new() };
+    let pool = Pool::with_room(args.buffers() as usize, usize::from(mtu) + backends::FRAME_OVERHEAD + 1);
+    let mut ports = HostPorts { queues: Vec::new(), facts: Vec::new(), pool, far_ends: Vec::new() };
     for device in &program.devices {
         let opened = host::open(&device.device, device.mtu, &ports.pool)
             .with_context(|| format!("port {:?}", device.name))?;
         tracing::info!(port = device.name, device = device.device, mac = %opened.facts.mac, "open");
         ports.facts.push(Facts { mac: opened.facts.mac });
-        ports.queues.get_or_insert_default().push(Some(opened.io));
+        ports.queues.push(Some(opened.io));
         ports.far_ends.extend(opened.wire);
     }
     Ok(ports)
@@ -47,9 +48,14 @@ impl World for HostPorts {
         self.facts.clone()
     }
 
-    fn take_ports(&mut self) -> anyhow::Result<WorkerPorts<HostBackend>> {
-        let queues = self.queues.take().ok_or_else(|| anyhow!("the queues are given out already"))?;
-        Ok(WorkerPorts { queues, allocator: self.pool.clone() })
+    fn queues(&self) -> Vec<u16> {
+        vec![1; self.queues.len()]
+    }
+
+    fn take_ports(&mut self, layout: &Layout, worker: WorkerId) -> WorkerPorts<HostBackend> {
+        let take = |(port, io): (usize, &mut Option<_>)| layout.queue(port, worker).and_then(|_| io.take());
+        let queues = self.queues.iter_mut().enumerate().map(take).collect();
+        WorkerPorts { queues, allocator: self.pool.clone() }
     }
 
     fn clock(&self) -> MonotonicClock {

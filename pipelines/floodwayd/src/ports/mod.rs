@@ -6,7 +6,7 @@ pub mod host;
 
 use anyhow::bail;
 use edge::Facts;
-use engine::WorkerPorts;
+use engine::{Layout, WorkerId, WorkerPorts};
 use packet::Backend;
 use program::Program;
 
@@ -15,20 +15,23 @@ use crate::clock::Clock;
 /// Scheme of the devices that DPDK drives.
 const DPDK: &str = "dpdk:";
 
-/// Open ports of one backend, and what a worker needs beside them.
+/// Open ports of one backend, and what workers need beside them.
 pub trait World {
     /// The backend.
     type Backend: Backend;
-    /// What the worker reads the time from.
+    /// What a worker reads the time from.
     type Clock: Clock;
-    /// Whatever has to live on the worker's thread while it runs.
+    /// Whatever has to live on a worker's thread while it runs.
     type ThreadGuard;
 
     /// What is known of each port, by port id.
     fn facts(&self) -> Vec<Facts>;
 
-    /// The worker's queues; given out once.
-    fn take_ports(&mut self) -> anyhow::Result<WorkerPorts<Self::Backend>>;
+    /// How many queue pairs each port has, by port id: at most one for each worker.
+    fn queues(&self) -> Vec<u16>;
+
+    /// A worker's queues; given out once.
+    fn take_ports(&mut self, layout: &Layout, worker: WorkerId) -> WorkerPorts<Self::Backend>;
 
     /// A clock that starts now.
     fn clock(&self) -> Self::Clock;
