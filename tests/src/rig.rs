@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use backends::memory::{self, MemoryBackend, Pool, Wire};
 use edge::{Edge, Facts, Limits, Record, Tables};
-use engine::{Account, Dump, DumpRequest, Dumped, Ledger, LedgerReader, Worker, WorkerPorts};
+use engine::{Account, Dump, DumpRequest, Dumped, Gauge, Ledger, LedgerReader, Worker, WorkerPorts};
 use packet::{Buf, Nanos};
 use policy::Source;
 use program::{DropReason, FlowRecord, PortId, Program, TenantId, Traffic, VtepId, limit};
@@ -148,6 +148,16 @@ impl Rig {
         self.take(to)
     }
 
+    /// Packets that the worker holds for later, as it says itself.
+    pub fn held(&self) -> usize {
+        self.ledger.gauge(Gauge::Held) as usize
+    }
+
+    /// Ends the worker: it is not polled any more.
+    pub fn finish(&mut self) {
+        self.worker.finish();
+    }
+
     /// Packets dropped for that reason, by whomever.
     pub fn dropped(&self, reason: DropReason) -> u64 {
         let ports = (0..self.facts.len()).map(|index| Account::Port(PortId(index as u16)));
@@ -184,18 +194,19 @@ impl Rig {
         VtepId(self.program.vteps.iter().position(find).expect("a configured endpoint") as u16)
     }
 
-    /// Nothing is lost and nothing is held: what came in has left or is counted as dropped, and every buffer that is
-    /// not on a wire is back.
+    /// Nothing is lost: what came in has left, is held or is counted as dropped, and every buffer that is neither held nor
+    /// on a wire is back.
     pub fn assert_balanced(&self) {
+        let held = self.held();
         assert_eq!(
             self.ledger.held(),
-            0,
-            "received + originated = sent + dropped; drops: {:?}",
+            held as i64,
+            "received + originated = sent + held + dropped; drops: {:?}",
             self.drops()
         );
         let on_wires: usize = self.wires.iter().map(Wire::waiting).sum();
         let level = self.pool.level();
-        assert_eq!(level.free + on_wires, level.capacity, "every buffer is free or on a wire");
+        assert_eq!(level.free + on_wires + held, level.capacity, "every buffer is free, held or on a wire");
     }
 
     fn port(&self, name: &str) -> usize {

@@ -58,6 +58,12 @@ pub enum Gauge {
     Uncached,
     /// The generation that it runs.
     Generation,
+    /// Packets that the pipeline holds for later.
+    Held,
+    /// Datagrams of which some fragments have come.
+    Datagrams,
+    /// Datagrams whose time was over before they were complete.
+    Unfinished,
 }
 
 /// Packets and bytes of a part of a burst.
@@ -168,7 +174,8 @@ impl LedgerReader {
             .sum()
     }
 
-    /// `received + originated - sent - dropped` of all ports: what the worker holds. Zero between polls.
+    /// `received + originated - sent - dropped` of all ports: what the worker holds. Between polls it is what
+    /// [`Gauge::Held`] says.
     pub fn held(&self) -> i64 {
         let sum = |column| (0..limit::PORTS).map(|row| self.counters.get(row, column)).sum::<u64>();
         let taken = sum(RX_PACKETS) + sum(ORIGINATED);

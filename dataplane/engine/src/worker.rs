@@ -1,11 +1,11 @@
 //! One worker: its queues, its reader of the published tables, its pipeline.
 
 use packet::{Backend, Buf, Burst, Nanos, PortIo, RxQueue};
-use program::PortId;
+use program::{DropReason, PortId};
 use quiescent::publish::{Epoch, Reader};
 
 use crate::dump::Dump;
-use crate::{Account, Gauge, Ledger, Outbox, Tally};
+use crate::{Account, Gauge, Hold, Ledger, Outbox, Tally};
 
 /// Packet logic, driven by a [`Worker`].
 pub trait Pipeline<B: Backend> {
@@ -17,8 +17,13 @@ pub trait Pipeline<B: Backend> {
     /// Takes in a new generation; called once per generation, before the first burst that sees it.
     fn adopt(&mut self, tables: &Self::Tables, io: &mut Io<B>, now: Nanos);
 
-    /// Judges a burst that came from `port` and leaves it empty: each packet goes to the outbox or is dropped and
-    /// counted.
+    /// Most packets that it ever holds between two polls: the room of [`Io::hold`].
+    fn most_held(&self) -> usize {
+        0
+    }
+
+    /// Judges a burst that came from `port` and leaves it empty: each packet goes to the outbox, is held, or is dropped
+    /// and counted.
     fn process(
         &mut self,
         tables: &Self::Tables,
@@ -39,6 +44,8 @@ pub trait Pipeline<B: Backend> {
 pub struct Io<B: Backend> {
     /// Packets on their way out.
     pub outbox: Outbox<B>,
+    /// Packets kept for later.
+    pub hold: Hold<B::Buf>,
     /// The worker's books.
     pub ledger: Ledger,
     /// Empty buffers for packets of its own making.
@@ -88,11 +95,13 @@ impl<B: Backend, P: Pipeline<B>> Worker<B, P> {
             rx.extend(receive.map(|queue| (PortId(index as u16), queue)));
             tx.push(transmit);
         }
-        let io = Io { outbox: Outbox::new(tx), ledger, allocator: ports.allocator };
+        let hold = Hold::new(pipeline.most_held());
+        let io = Io { outbox: Outbox::new(tx), hold, ledger, allocator: ports.allocator };
         Self { rx, burst: Burst::new(), io, reader, seen: None, pipeline, dump, deadline: Nanos(0) }
     }
 
-    /// Receives one burst from each port, judges it and sends what is to be sent. Holds nothing afterwards.
+    /// Receives one burst from each port, judges it and sends what is to be sent. Holds nothing afterwards but what the
+    /// pipeline keeps for later.
     pub fn poll(&mut self, now: Nanos) -> Poll {
         let (tables, epoch) = self.reader.load_with_epoch();
         if self.seen != Some(epoch) {
@@ -117,9 +126,18 @@ impl<B: Backend, P: Pipeline<B>> Worker<B, P> {
         }
         self.io.outbox.flush(&mut self.io.ledger);
         self.dump.advance(|from, count, sink| self.pipeline.dump(from, count, sink));
+        self.io.ledger.set(Gauge::Held, self.io.hold.len() as u64);
         self.io.ledger.count(Gauge::Polls, 1);
         self.io.ledger.count(Gauge::IdlePolls, u64::from(received == 0));
         Poll { received }
+    }
+
+    /// Drops what is held, and counts it: the worker is not polled any more.
+    pub fn finish(&mut self) {
+        for held in self.io.hold.close() {
+            self.io.ledger.dropped(held.account, DropReason::Shutdown);
+        }
+        self.io.ledger.set(Gauge::Held, 0);
     }
 
     /// When [`Worker::poll`] has something to do even if no packet comes.
