@@ -1,6 +1,7 @@
 //! Scenarios: the whole pipeline, by hand and between hosts that speak real TCP/IP, in virtual time and without root.
 
 pub mod corpus;
+pub mod cuts;
 pub mod daemon;
 pub mod demo;
 pub mod frames;

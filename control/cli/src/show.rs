@@ -80,6 +80,7 @@ fn status(status: &Status) -> String {
         ("hits", total(|w| w.hits).to_string()),
         ("misses", total(|w| w.misses).to_string()),
         ("uncached", total(|w| w.uncached).to_string()),
+        ("held", total(|w| w.held).to_string()),
     ];
     let line =
         |(name, value): (&str, String)| format!("{name:10}{}\n", if value.is_empty() { "-" } else { &value });
@@ -230,6 +231,9 @@ fn workers(workers: &[WorkerReport]) -> String {
         number("HITS"),
         number("MISSES"),
         number("UNCACHED"),
+        number("HELD"),
+        number("DATAGRAMS"),
+        number("UNFINISHED"),
     ];
     let row = |worker: &WorkerReport| {
         [
@@ -242,6 +246,9 @@ fn workers(workers: &[WorkerReport]) -> String {
             worker.hits,
             worker.misses,
             worker.uncached,
+            worker.held,
+            worker.datagrams,
+            worker.unfinished,
         ]
         .iter()
         .map(ToString::to_string)

@@ -255,6 +255,7 @@ flows     6 of 131072
 hits      180
 misses    20
 uncached  0
+held      0
 "
     );
     assert_ends(&show(&server, &["status"]), 0, &expected, "");
@@ -307,9 +308,9 @@ p/red.yaml:30  accept   -          red0        any       10.1.0.20/32
         (
             &["workers"],
             "\
-WORKER  GENERATION  POLLS  IDLE-POLLS  FLOWS  FLOW-CAPACITY  HITS  MISSES  UNCACHED
-     0           1   1000         250      3          65536    90      10         0
-     1           1   1000         250      3          65536    90      10         0
+WORKER  GENERATION  POLLS  IDLE-POLLS  FLOWS  FLOW-CAPACITY  HITS  MISSES  UNCACHED  HELD  DATAGRAMS  UNFINISHED
+     0           1   1000         250      3          65536    90      10         0     0          0           0
+     1           1   1000         250      3          65536    90      10         0     0          0           0
 ",
         ),
     ];

@@ -77,6 +77,8 @@ pub struct Worker<B: Backend, P: Pipeline<B>> {
     pipeline: P,
     dump: Dump<P::Record>,
     deadline: Nanos,
+    /// The time of the last poll.
+    polled: Nanos,
 }
 
 impl<B: Backend, P: Pipeline<B>> Worker<B, P> {
@@ -97,7 +99,17 @@ impl<B: Backend, P: Pipeline<B>> Worker<B, P> {
         }
         let hold = Hold::new(pipeline.most_held());
         let io = Io { outbox: Outbox::new(tx), hold, ledger, allocator: ports.allocator };
-        Self { rx, burst: Burst::new(), io, reader, seen: None, pipeline, dump, deadline: Nanos(0) }
+        Self {
+            rx,
+            burst: Burst::new(),
+            io,
+            reader,
+            seen: None,
+            pipeline,
+            dump,
+            deadline: Nanos(0),
+            polled: Nanos(0),
+        }
     }
 
     /// Receives one burst from each port, judges it and sends what is to be sent. Holds nothing afterwards but what the
@@ -109,6 +121,11 @@ impl<B: Backend, P: Pipeline<B>> Worker<B, P> {
             self.pipeline.adopt(tables, &mut self.io, now);
             self.deadline = now;
         }
+        if now < self.polled {
+            // The clock has gone back: what was due by the old one is due now.
+            self.deadline = now;
+        }
+        self.polled = now;
         let mut received = 0;
         for (port, rx) in &mut self.rx {
             if rx.receive(&mut self.burst) == 0 {

@@ -42,6 +42,12 @@ pub struct WorkerReport {
     pub misses: u64,
     /// Flows that were forwarded without an entry, since the table or the tenant's quota was full.
     pub uncached: u64,
+    /// Packets that are held: fragments that wait for the first of their datagram.
+    pub held: u64,
+    /// Datagrams of which some fragments have come and others not.
+    pub datagrams: u64,
+    /// Datagrams so far whose other fragments did not come in time.
+    pub unfinished: u64,
 }
 
 /// Packets and bytes, both ways. Bytes are those of Ethernet frames without FCS.

@@ -29,12 +29,13 @@ use std::sync::Arc;
 
 use ::tables::bucket::RateLimit;
 use ::tables::flow::FlowTable;
-use ::tables::fragments::{Bounds, Datagrams};
+use ::tables::fragments::Datagrams;
 use engine::{Gauge, Io, Pipeline, Queue};
 use packet::{Backend, Burst, Nanos};
 use program::{PortId, TenantId, limit};
 use quiescent::cell::SharedWords;
 
+pub use ::tables::fragments::Bounds as FragmentBounds;
 pub use action::{Action, Target};
 pub use decide::{Allowed, decide};
 pub use next_hops::mac_of_word;
@@ -61,12 +62,12 @@ pub struct Limits {
     /// Flow entries of all tenants together.
     pub flows: usize,
     /// Datagrams of which some fragments have come, and fragments that wait for their first.
-    pub fragments: Bounds,
+    pub fragments: FragmentBounds,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { flows: 1 << 17, fragments: Bounds::default() }
+        Self { flows: 1 << 17, fragments: FragmentBounds::default() }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use agent::{DataPlane, PublishError, Published};
-use edge::{Edge, Facts, Limits, Record, Tables, mac_of_word};
+use edge::{Edge, Facts, FragmentBounds, Limits, Record, Tables, mac_of_word};
 use engine::{Account, Dump, DumpRequest, Dumped, Gauge, Ledger, LedgerReader};
 use program::{
     DropCount, DropReason, FlowRecord, NeighbourReport, PortId, PortReport, Program, Report, Tenant,
@@ -40,6 +40,12 @@ pub struct WorkerParts {
     pub dump: Dump<Record>,
 }
 
+/// What waits may use one buffer in sixteen, so that it never starves the ports.
+fn fragment_bounds(buffers: usize) -> FragmentBounds {
+    let bounds = FragmentBounds::default();
+    FragmentBounds { waiting: bounds.waiting.min(buffers / 16), ..bounds }
+}
+
 impl Plane {
     /// A plane that runs `program` on ports of which `facts` are known, and its one worker.
     pub fn new(args: &Args, program: Arc<Program>, facts: Vec<Facts>) -> anyhow::Result<(Self, WorkerParts)> {
@@ -47,7 +53,7 @@ impl Plane {
         let next_hops = Arc::new(SharedWords::new(limit::VTEPS));
         let (ledger, ledger_reader) = Ledger::new();
         let (dump, request) = Dump::new(DUMP_DEPTH);
-        let limits = Limits { flows: args.flows as usize };
+        let limits = Limits { flows: args.flows as usize, fragments: fragment_bounds(args.buffers as usize) };
         let edge = Edge::new(limits, crate::draw_seed()?, next_hops.clone());
         let parts = WorkerParts { edge, reader: publisher.reader(), ledger, dump };
         let plane = Self {
@@ -103,6 +109,9 @@ impl Plane {
             hits: ledger.gauge(Gauge::Hits),
             misses: ledger.gauge(Gauge::Misses),
             uncached: ledger.gauge(Gauge::Uncached),
+            held: ledger.gauge(Gauge::Held),
+            datagrams: ledger.gauge(Gauge::Datagrams),
+            unfinished: ledger.gauge(Gauge::Unfinished),
         };
         self.ledgers.iter().enumerate().map(report).collect()
     }

@@ -82,7 +82,7 @@ impl Drop for EndsDaemon {
     }
 }
 
-/// Polls; the worker and its queues are dropped on this thread.
+/// Polls, and drops what is held at the end; the worker and its queues are dropped on this thread.
 fn poll_until<B: Backend>(
     mut worker: Worker<B, Edge>,
     clock: &impl Clock,
@@ -104,6 +104,7 @@ fn poll_until<B: Backend>(
             std::hint::spin_loop();
         }
     }
+    worker.finish();
 }
 
 /// The last CPU that this process may use: the first is where the rest of the daemon runs.

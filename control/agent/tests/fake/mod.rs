@@ -170,6 +170,9 @@ impl Fake {
             hits: 90,
             misses: 10,
             uncached: 0,
+            held: 0,
+            datagrams: 0,
+            unfinished: 0,
         }
     }
 }
