@@ -14,6 +14,8 @@ use scenarios::scene::{BLUE, PEER_VTEP_MAC, RED, RED_GATEWAY6, RED6, demo, from_
 /// Fragments that red's host sends and that leave in red's tunnel, as they are inside.
 fn out(rig: &mut Rig, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let seen = frames.iter().flat_map(|frame| rig.pass("red0", frame, "uplink0"));
+    // This box asks for next hops that it has not heard of for long.
+    let seen = seen.filter(|frame| frame[12..14] != [8, 6]);
     seen.map(|frame| untunnel(&frame))
         .inspect(|seen| assert_eq!(seen.vni, 100))
         .map(|seen| seen.inner)
