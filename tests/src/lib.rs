@@ -2,6 +2,7 @@
 
 pub mod corpus;
 pub mod crew;
+pub mod cuts;
 pub mod daemon;
 pub mod demo;
 pub mod frames;

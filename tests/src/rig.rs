@@ -6,7 +6,7 @@ use std::sync::Arc;
 use backends::memory::{self, MemoryBackend, MemoryBuf, Pool, Wire};
 use edge::{Edge, Facts, Limits, Record, Tables};
 use engine::{
-    Account, Closing, Dump, DumpRequest, Dumped, Layout, Ledger, LedgerReader, Peers, Worker, WorkerId,
+    Account, Closing, Dump, DumpRequest, Dumped, Gauge, Layout, Ledger, LedgerReader, Peers, Worker, WorkerId,
     WorkerPorts,
 };
 use packet::{Buf, Nanos, PortIo};
@@ -243,6 +243,11 @@ impl Rig {
         self.take(to)
     }
 
+    /// Packets that the worker holds for later, as it says itself.
+    pub fn held(&self) -> usize {
+        self.ledger.gauge(Gauge::Held) as usize
+    }
+
     /// Packets dropped for that reason, by whomever.
     pub fn dropped(&self, reason: DropReason) -> u64 {
         let ports = (0..self.facts.len()).map(|index| Account::Port(PortId(index as u16)));
@@ -279,18 +284,19 @@ impl Rig {
         VtepId(self.program.vteps.iter().position(find).expect("a configured endpoint") as u16)
     }
 
-    /// Nothing is lost and nothing is held: what came in has left or is counted as dropped, and every buffer that is
-    /// not on a wire is back.
+    /// Nothing is lost: what came in has left, is held or is counted as dropped, and every buffer that is neither held nor
+    /// on a wire is back.
     pub fn assert_balanced(&self) {
+        let held = self.held();
         assert_eq!(
             (self.ledger.held(), self.ledger.in_rings()),
-            (0, 0),
-            "received + originated = sent + dropped; drops: {:?}",
+            (held as i64, 0),
+            "received + originated = sent + held + dropped; drops: {:?}",
             self.drops()
         );
         let on_wires: usize = self.wires.iter().map(Wire::waiting).sum();
         let level = self.pool.level();
-        assert_eq!(level.free + on_wires, level.capacity, "every buffer is free or on a wire");
+        assert_eq!(level.free + on_wires + held, level.capacity, "every buffer is free, held or on a wire");
     }
 
     fn port(&self, name: &str) -> usize {

@@ -99,11 +99,15 @@ fn fragments_of_one_datagram_stay_together() {
 }
 
 #[test]
-fn ports_in_a_rule_refuse_later_fragments() {
+fn fragments_take_the_path_of_their_flow() {
     let mut rig = demo();
-    assert_eq!(rig.pass("red0", &fragment(9, 0, true, &[1; 792]), "uplink0").len(), 1);
-    assert!(rig.pass("red0", &fragment(9, 100, false, b"x"), "uplink0").is_empty());
-    assert_eq!(rig.dropped(DropReason::PolicyDefault), 1);
+    let whole = entropy(&mut rig, &RED.udp((7, 5201), b"whole"));
+    let fragments = [fragment(9, 0, true, &[1; 792]), fragment(9, 100, false, b"x")];
+    assert_eq!(
+        fragments.map(|frame| entropy(&mut rig, &frame)),
+        [whole, whole],
+        "a rule on ports lets both by"
+    );
     rig.assert_balanced();
 }
 

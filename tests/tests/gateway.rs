@@ -4,6 +4,7 @@
 use etherparse::{Icmpv4Slice, Icmpv6Slice, Ipv4HeaderSlice, NetSlice, SlicedPacket, TransportSlice};
 use packet::Nanos;
 use program::DropReason;
+use scenarios::cuts::fragment;
 use scenarios::frames::{Ends, untunnel};
 use scenarios::policies::{FABRIC, TENANTS};
 use scenarios::rig::Rig;
@@ -206,10 +207,9 @@ fn too_big_over_ipv6() {
 fn some_packets_are_answered_by_no_error() {
     let mut rig = with(&[FABRIC, TENANTS, OPEN]);
     let big = vec![5; 1560];
-    let mut later = RED.udp((7, 8), &big);
-    later[20..22].copy_from_slice(&100_u16.to_be_bytes());
-    assert!(wire::checksum::fill_ipv4_header(&mut later[14..]));
-    assert!(rig.pass("red0", &later, "red0").is_empty(), "a later fragment");
+    let whole = RED.udp((7, 8), &vec![5; 3000]);
+    rig.pass("red0", &fragment(&whole, 1, 0..1000), "red0");
+    assert!(rig.pass("red0", &fragment(&whole, 1, 1000..2560), "red0").is_empty(), "a later fragment");
     let group = Ends { dst: [239, 1, 1, 1], dst_mac: Mac([1, 0, 0x5e, 1, 1, 1]), ..RED };
     assert!(rig.pass("red0", &group.udp((7, 8), &big), "red0").is_empty(), "to a group");
     // An ICMP error about an open flow, itself too big.

@@ -108,6 +108,9 @@ fn verdict(explanation: &Explanation) -> String {
             "by state: an ICMP error passes when the flow that it quotes is open, else unrelated-icmp-error"
                 .into()
         }
+        (Verdict::Follows, _) => {
+            "follows: a later fragment gets the verdict of its first, and waits 2 s for it, else fragment-timeout".into()
+        }
         (Verdict::Neighbour, _) => "neighbour: floodway takes it in, and answers itself what asks".into(),
         (Verdict::Local, _) => "local: it is for this box itself, and no tunnel".into(),
     }

@@ -80,8 +80,8 @@ fn status(status: &Status) -> String {
         ("hits", total(|w| w.hits).to_string()),
         ("misses", total(|w| w.misses).to_string()),
         ("uncached", total(|w| w.uncached).to_string()),
-        // The figures of the workers are not of one moment.
-        ("held", total(|w| w.handed_over).saturating_sub(total(|w| w.taken_over)).to_string()),
+        // In rings between workers and waiting in one. The figures of the workers are not of one moment.
+        ("held", (total(|w| w.held) + total(|w| w.handed_over)).saturating_sub(total(|w| w.taken_over)).to_string()),
     ];
     let line =
         |(name, value): (&str, String)| format!("{name:10}{}\n", if value.is_empty() { "-" } else { &value });
@@ -234,6 +234,9 @@ fn workers(workers: &[WorkerReport]) -> String {
         number("UNCACHED"),
         number("TAKEN-OVER"),
         number("HANDED-OVER"),
+        number("HELD"),
+        number("DATAGRAMS"),
+        number("UNFINISHED"),
     ];
     let row = |worker: &WorkerReport| {
         [
@@ -248,6 +251,9 @@ fn workers(workers: &[WorkerReport]) -> String {
             worker.uncached,
             worker.taken_over,
             worker.handed_over,
+            worker.held,
+            worker.datagrams,
+            worker.unfinished,
         ]
         .iter()
         .map(ToString::to_string)

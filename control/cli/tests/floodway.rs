@@ -308,9 +308,9 @@ p/red.yaml:30  accept   -          red0        any       10.1.0.20/32
         (
             &["workers"],
             "\
-WORKER  GENERATION  POLLS  IDLE-POLLS  FLOWS  FLOW-CAPACITY  HITS  MISSES  UNCACHED  TAKEN-OVER  HANDED-OVER
-     0           1   1000         250      3          65536    90      10         0          30           32
-     1           1   1000         250      3          65536    90      10         0          30           32
+WORKER  GENERATION  POLLS  IDLE-POLLS  FLOWS  FLOW-CAPACITY  HITS  MISSES  UNCACHED  TAKEN-OVER  HANDED-OVER  HELD  DATAGRAMS  UNFINISHED
+     0           1   1000         250      3          65536    90      10         0          30           32     0          0           0
+     1           1   1000         250      3          65536    90      10         0          30           32     0          0           0
 ",
         ),
     ];

@@ -101,7 +101,7 @@ fn schema_and_reader_agree_on_single_documents() {
     let port = json!({"port": "red0", "mac": mac, "addresses": ["10.0.0.1"], "labels": {"a": "b"}});
     let good = [
         tenant(json!({"vni": 1})),
-        tenant(json!({"vni": 0xff_ffff, "ports": [port], "quota": {"flows": 1}})),
+        tenant(json!({"vni": 0xff_ffff, "ports": [port], "quota": {"flows": 1, "fragments": 8192}})),
         tenant(json!({"vni": 7, "gateway": {"mac": mac, "addresses": ["10.0.0.254", "fd00::1"]}})),
         tenant(
             json!({"vni": 7, "remotes": [{"vtep": "far", "mac": mac, "addresses": ["10.0.0.3"], "prefixes": ["10.9.0.0/16"]}]}),
@@ -132,7 +132,7 @@ fn schema_and_reader_agree_on_single_documents() {
         tenant(json!({"vni": 0x100_0000})),
         tenant(json!({"vni": "7"})),
         tenant(json!({"vni": 7, "vnis": []})),
-        tenant(json!({"vni": 7, "quota": {}})),
+        tenant(json!({"vni": 7, "quota": {"fragments": 8193}})),
         tenant(json!({"vni": 7, "ports": [{"port": "red0", "mac": "02:00", "addresses": ["10.0.0.1"]}]})),
         tenant(json!({"vni": 7, "ports": [{"port": "Red0", "mac": mac, "addresses": ["10.0.0.1"]}]})),
         policy(json!({"tenant": "red", "priority": 65536})),

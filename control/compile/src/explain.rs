@@ -12,7 +12,7 @@ mod words;
 use std::net::IpAddr;
 
 use program::{DropReason, Flow, Ingress, Place, Port, Program, RuleId, RuleListId, Service, Tier, Verdict};
-use wire::Mac;
+use wire::{Fragment, Mac};
 
 pub use frame::Arrival;
 pub use question::{Question, QuestionError};
@@ -34,8 +34,8 @@ const ICMP_REDIRECT: u8 = 5;
 pub struct Packet {
     /// What rules look at.
     pub flow: Flow,
-    /// First or later: answers to fragments are not told by state.
-    pub is_fragment: bool,
+    /// A later fragment gets the verdict of its first, whatever the rules say of it alone.
+    pub fragment: Fragment,
     /// What only a frame tells; without it all is as it should be.
     pub link: Option<Link>,
 }
@@ -94,7 +94,12 @@ fn start(program: &Program, flow: &Flow) -> Explanation {
 
 fn headers(packet: &Packet) -> Headers {
     let Flow { src, dst, service, src_port, .. } = packet.flow;
-    Headers { src, dst, service: words::service(service, src_port), is_fragment: packet.is_fragment }
+    Headers {
+        src,
+        dst,
+        service: words::service(service, src_port),
+        is_fragment: packet.fragment != Fragment::None,
+    }
 }
 
 /// In the order of the data plane: what it does not look up, the gateway, the program, and the way out.
@@ -114,6 +119,12 @@ fn fate(program: &Program, packet: &Packet, told: &mut Explanation) -> Result<Ou
         Err(refused) => refused.rule,
     }
     .map(|rule| program.origin(rule));
+    if packet.fragment == Fragment::Later {
+        program.way(flow)?;
+        // Where it goes if its first does; whether it fits there is asked then.
+        let _ = deliver(program, packet, told);
+        return Ok(Outcome::Follows);
+    }
     let mirror = mirror(program, packet);
     if let Err(refused) = judged {
         let by_rules = matches!(refused.reason, DropReason::PolicyDeny | DropReason::PolicyDefault);
@@ -166,7 +177,11 @@ fn gateway(
         return Err(DropReason::UnknownDestinationMac);
     }
     let is_request = matches!(packet.flow.service, Service::Icmp(8, 0) | Service::Icmpv6(128, 0));
-    if is_request && !packet.is_fragment { Ok(Outcome::Answered) } else { Err(DropReason::NoService) }
+    if is_request && packet.fragment == Fragment::None {
+        Ok(Outcome::Answered)
+    } else {
+        Err(DropReason::NoService)
+    }
 }
 
 /// Where an allowed packet goes, and whether it fits there and may travel on.
@@ -308,10 +323,10 @@ fn is_open_to(program: &Program, flow: Option<Flow>) -> bool {
 }
 
 /// The flow of the packets in the other direction; `None` where it cannot be told: RoCEv2, whose other queue pair is
-/// not in the packet, fragments, ICMP that is no echo, and where the destination is nowhere.
+/// not in the packet, later fragments, ICMP that is no echo, and where the destination is nowhere.
 pub(crate) fn mirror(program: &Program, packet: &Packet) -> Option<Flow> {
     let flow = &packet.flow;
-    if packet.is_fragment {
+    if packet.fragment == Fragment::Later {
         return None;
     }
     let (service, src_port) = match flow.service {

@@ -23,10 +23,10 @@ pub use digest::digest;
 pub use import::{Format, IMPORTED_MARK, Imported, ImportedFile, UNFOLDED_RULES_MAX, import};
 pub use kinds::{
     Action, ClusterNetworkPolicy, ClusterTier, Direction, Dscp, End, Expect, FLOW_QUOTA_DEFAULT,
-    FLOW_QUOTA_MAX, Fabric, FabricPort, Gateway, Hosts, InterfaceAddress, Labels, MTU_BYTES_MAX,
-    MTU_BYTES_MIN, NAMESPACE_LABEL, NamedPort, NetworkPolicy, Operator, Peer, Pod, PortSelector, PrefixTag,
-    Protocol, Remote, Requirement, Rule, Selector, Service, Statement, Tenant, TenantPolicy, TenantPort,
-    Uplink, Vtep, default_gateway_mac, has_labels,
+    FLOW_QUOTA_MAX, FRAGMENT_QUOTA_DEFAULT, FRAGMENT_QUOTA_MAX, Fabric, FabricPort, Gateway, Hosts,
+    InterfaceAddress, Labels, MTU_BYTES_MAX, MTU_BYTES_MIN, NAMESPACE_LABEL, NamedPort, NetworkPolicy,
+    Operator, Peer, Pod, PortSelector, PrefixTag, Protocol, Remote, Requirement, Rule, Selector, Service,
+    Statement, Tenant, TenantPolicy, TenantPort, Uplink, Vtep, default_gateway_mac, has_labels,
 };
 pub use name::Name;
 pub use position::{Position, Spanned};

@@ -37,7 +37,10 @@ fn defaults_are_those_of_the_page() {
     assert_eq!(fabric.uplink.dscp, Dscp::Copy);
     let tenant = policy.tenant("t").unwrap();
     assert_eq!(tenant.gateway.mac.to_string(), "02:fd:12:34:56:01");
-    assert_eq!((tenant.flow_quota, tenant.gateway.addresses.len()), (65_536, 0));
+    assert_eq!(
+        (tenant.flow_quota, tenant.fragment_quota, tenant.gateway.addresses.len()),
+        (65_536, 1_024, 0)
+    );
     assert_eq!((policy.policies[0].priority, &policy.policies[0].ports), (1000, &PortSelector::All));
 }
 

@@ -63,6 +63,12 @@ pub enum Gauge {
     HandedOver,
     /// Packets taken from other workers.
     TakenOver,
+    /// Packets that the pipeline holds for later.
+    Held,
+    /// Datagrams of which some fragments have come.
+    Datagrams,
+    /// Datagrams whose time was over before they were complete.
+    Unfinished,
 }
 
 /// Packets and bytes of a part of a burst.
@@ -173,8 +179,8 @@ impl LedgerReader {
             .sum()
     }
 
-    /// `received + originated + taken over - sent - handed over - dropped` of all ports: what the worker holds. Zero
-    /// between polls.
+    /// `received + originated + taken over - sent - handed over - dropped` of all ports: what the worker holds. Between
+    /// polls it is what [`Gauge::Held`] says.
     pub fn held(&self) -> i64 {
         let sum = |column| (0..limit::PORTS).map(|row| self.counters.get(row, column)).sum::<u64>();
         let taken = sum(RX_PACKETS) + sum(ORIGINATED) + self.gauge(Gauge::TakenOver);

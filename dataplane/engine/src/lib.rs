@@ -1,9 +1,11 @@
-//! What every pipeline runs in: the worker's poll, its ledger of packets, and its way out to the ports.
+//! What every pipeline runs in: the worker's poll, its ledger of packets, what it holds, and its way out
+//! to the ports.
 //!
 //! Sans-IO: the caller owns thread, clock and sleep; [`Worker::poll`] is given the time and never waits.
 #![forbid(unsafe_code)]
 
 mod dump;
+mod hold;
 mod layout;
 mod ledger;
 mod outbox;
@@ -11,6 +13,7 @@ mod peers;
 mod worker;
 
 pub use dump::{Dump, DumpRequest, Dumped};
+pub use hold::{Held, Hold, Queue};
 pub use layout::{Layout, Owner, WorkerId};
 pub use ledger::{Account, Gauge, Ledger, LedgerReader, Tally};
 pub use outbox::Outbox;

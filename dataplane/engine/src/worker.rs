@@ -1,14 +1,14 @@
 //! One worker: its queues, its reader of the published tables, its pipeline.
 
 use packet::{BURST, Backend, Buf, Burst, Nanos, PortIo, RxQueue, rss};
-use program::PortId;
+use program::{DropReason, PortId};
 use quiescent::publish::{Epoch, Reader};
 use quiescent::ring::Consumer;
 
 use crate::dump::Dump;
 use crate::layout::{Owner, WorkerId};
 use crate::peers::{Closing, Handed, Inbox, Peers};
-use crate::{Account, Gauge, Ledger, Outbox, Tally};
+use crate::{Account, Gauge, Hold, Ledger, Outbox, Tally};
 
 /// Packet logic, driven by a [`Worker`].
 pub trait Pipeline<B: Backend> {
@@ -20,8 +20,13 @@ pub trait Pipeline<B: Backend> {
     /// Takes in a new generation; called once per generation, before the first burst that sees it.
     fn adopt(&mut self, tables: &Self::Tables, io: &mut Io<B>, now: Nanos);
 
-    /// Judges a burst that came from `port` and leaves it empty: each packet goes to the outbox or is dropped and
-    /// counted.
+    /// Most packets that it ever holds between two polls: the room of [`Io::hold`].
+    fn most_held(&self) -> usize {
+        0
+    }
+
+    /// Judges a burst that came from `port` and leaves it empty: each packet goes to the outbox, is held, or is dropped
+    /// and counted.
     fn process(
         &mut self,
         tables: &Self::Tables,
@@ -46,6 +51,8 @@ pub trait Pipeline<B: Backend> {
 pub struct Io<B: Backend> {
     /// Packets on their way out.
     pub outbox: Outbox<B>,
+    /// Packets kept for later.
+    pub hold: Hold<B::Buf>,
     /// The worker's books.
     pub ledger: Ledger,
     /// Empty buffers for packets of its own making.
@@ -77,6 +84,8 @@ pub struct Worker<B: Backend, P: Pipeline<B>> {
     pipeline: P,
     dump: Dump<P::Record>,
     deadline: Nanos,
+    /// The time of the last poll.
+    polled: Nanos,
     /// `None` for an only worker, who owns whatever it receives.
     team: Option<Team>,
     inbox: Inbox<B::Buf>,
@@ -104,7 +113,8 @@ impl<B: Backend, P: Pipeline<B>> Worker<B, P> {
             rx.extend(receive.map(|queue| (PortId(index as u16), queue)));
             tx.push(transmit);
         }
-        let io = Io { outbox: Outbox::new(tx), ledger, allocator: ports.allocator };
+        let hold = Hold::new(pipeline.most_held());
+        let io = Io { outbox: Outbox::new(tx), hold, ledger, allocator: ports.allocator };
         Self {
             rx,
             burst: Burst::new(),
@@ -114,6 +124,7 @@ impl<B: Backend, P: Pipeline<B>> Worker<B, P> {
             pipeline,
             dump,
             deadline: Nanos(0),
+            polled: Nanos(0),
             team: None,
             inbox: Inbox { rings: Vec::new() },
         }
@@ -131,7 +142,7 @@ impl<B: Backend, P: Pipeline<B>> Worker<B, P> {
     }
 
     /// Takes over what other workers have handed over, receives one burst from each port, judges it all and sends what
-    /// is to be sent. Holds nothing afterwards.
+    /// is to be sent. Holds nothing afterwards but what the pipeline keeps for later.
     pub fn poll(&mut self, now: Nanos) -> Poll {
         let Self { rx, burst, io, reader, pipeline, dump, team, inbox, .. } = self;
         let (tables, epoch) = reader.load_with_epoch();
@@ -140,6 +151,11 @@ impl<B: Backend, P: Pipeline<B>> Worker<B, P> {
             pipeline.adopt(tables, io, now);
             self.deadline = now;
         }
+        if now < self.polled {
+            // The clock has gone back: what was due by the old one is due now.
+            self.deadline = now;
+        }
+        self.polled = now;
         let mut received = 0;
         for ring in &mut inbox.rings {
             received += take_over(ring, pipeline, tables, burst, io, now);
@@ -163,14 +179,19 @@ impl<B: Backend, P: Pipeline<B>> Worker<B, P> {
         }
         io.outbox.flush(&mut io.ledger);
         dump.advance(|from, count, sink| pipeline.dump(from, count, sink));
+        io.ledger.set(Gauge::Held, io.hold.len() as u64);
         io.ledger.count(Gauge::Polls, 1);
         io.ledger.count(Gauge::IdlePolls, u64::from(received == 0));
         Poll { received }
     }
 
-    /// Ends it: its queues, its flows and its reader are gone, and what remains is to be drained of what others have handed
-    /// to it.
-    pub fn close(self) -> Closing<B::Buf> {
+    /// Ends it: what it held is dropped and counted; its queues, its flows and its reader are gone, and what remains is to
+    /// be drained of what others have handed to it.
+    pub fn close(mut self) -> Closing<B::Buf> {
+        for held in self.io.hold.close() {
+            self.io.ledger.dropped(held.account, DropReason::Shutdown);
+        }
+        self.io.ledger.set(Gauge::Held, 0);
         Closing::new(self.inbox, self.io.ledger)
     }
 

@@ -85,6 +85,16 @@ reasons! {
     OuterFragment = "outer-fragment",
     /// The outer UDP checksum is given and wrong (RFC 7348, section 4.1).
     OuterChecksum = "outer-checksum",
+    /// Fragments of its datagram overlap or contradict each other (RFC 1858; RFC 5722).
+    FragmentOverlap = "fragment-overlap",
+    /// A fragment that was seen before.
+    FragmentDuplicate = "fragment-duplicate",
+    /// A later fragment whose first did not come in time.
+    FragmentTimeout = "fragment-timeout",
+    /// A fragment for which the tenant has no room, or one too many of its datagram.
+    FragmentLimit = "fragment-limit",
+    /// An ICMP error or neighbour discovery in fragments (RFC 6980, section 5).
+    FragmentedControl = "fragmented-control",
     /// A VXLAN header without the I flag (RFC 7348, section 5).
     VxlanFlags = "vxlan-flags",
     /// A VNI that no tenant has.

@@ -47,6 +47,12 @@ pub struct WorkerReport {
     /// Packets handed over to other workers. Together the workers have handed over more than they have taken over by what
     /// is in rings between them.
     pub handed_over: u64,
+    /// Packets that are held: fragments that wait for the first of their datagram.
+    pub held: u64,
+    /// Datagrams of which some fragments have come and others not.
+    pub datagrams: u64,
+    /// Datagrams so far whose other fragments did not come in time.
+    pub unfinished: u64,
 }
 
 /// Packets and bytes, both ways. Bytes are those of Ethernet frames without FCS.

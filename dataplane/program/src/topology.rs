@@ -73,6 +73,8 @@ pub struct Tenant {
     pub routes: Vec<Route>,
     /// Most flow entries of this tenant in all workers together.
     pub flow_quota: u32,
+    /// Most datagrams of this tenant in one worker of which some fragments have come.
+    pub fragment_quota: u32,
 }
 
 impl Tenant {

@@ -5,4 +5,5 @@
 
 pub mod bucket;
 pub mod flow;
+pub mod fragments;
 pub mod neighbour;

@@ -31,4 +31,4 @@ pub mod udp;
 pub mod vxlan;
 
 pub use mac::{Mac, ParseMacError};
-pub use parse::{Flags, Fragment, L3, L4, Malformed, Parsed, Quoted, parse, parse_into};
+pub use parse::{Flags, Fragment, L3, L4, Malformed, Parsed, Part, Quoted, parse, parse_into};

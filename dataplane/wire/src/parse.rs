@@ -10,11 +10,13 @@ mod ipv4;
 mod ipv6;
 mod l4;
 mod malformed;
+mod part;
 mod quoted;
 #[cfg(test)]
 mod tests;
 
 pub use malformed::Malformed;
+pub use part::Part;
 pub use quoted::Quoted;
 
 use crate::{

@@ -143,7 +143,7 @@ impl Edge {
         }
         key::read(key, frame, parsed, tenant, ingress);
         let odd = is_source_routed(parsed) | ((frame[0] | frame[6]) & 1 != 0);
-        if odd | matches!(parsed.l4, L4::Icmp | L4::Icmpv6) {
+        if odd | matches!(parsed.l4, L4::Icmp | L4::Icmpv6) | (parsed.fragment != Fragment::None) {
             return classify_odd(frame, parsed, key);
         }
         Fate::LookUp
@@ -204,7 +204,7 @@ impl OuterMemo {
     }
 }
 
-/// ICMP, groups and source routes: which of them the flow table does not decide.
+/// ICMP, fragments, groups and source routes: which of them the flow table does not decide.
 #[cold]
 fn classify_odd(frame: &[u8], parsed: &Parsed, key: &FlowKey) -> Fate {
     if is_source_routed(parsed) {
@@ -223,7 +223,20 @@ fn classify_odd(frame: &[u8], parsed: &Parsed, key: &FlowKey) -> Fate {
         L4::Icmpv6 => matches!(kind, 1..=127 | 133..=137),
         _ => false,
     };
-    if special || frame[0] & 1 != 0 { Fate::Special } else { Fate::LookUp }
+    let is_fragment = parsed.fragment != Fragment::None;
+    if special && (is_fragment || is_discovery_with_fragment_header(parsed, kind)) {
+        return Fate::Drop(DropReason::FragmentedControl);
+    }
+    match is_fragment {
+        _ if special || frame[0] & 1 != 0 => Fate::Special,
+        true => Fate::Fragment,
+        false => Fate::LookUp,
+    }
+}
+
+/// Neighbour discovery may have no fragment header, even if it is whole (RFC 6980, section 5).
+fn is_discovery_with_fragment_header(parsed: &Parsed, kind: u8) -> bool {
+    parsed.flags.contains(Flags::ATOMIC_FRAGMENT) && wire::icmpv6::is_neighbour_discovery(kind)
 }
 
 /// What is not a tunnel, on the uplink.

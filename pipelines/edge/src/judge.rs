@@ -35,6 +35,7 @@ impl Edge {
                 };
                 self.forward(tables, lane, buf, action, io, now);
             }
+            Fate::Fragment => self.fragment(tables, lane, buf, io, now),
             Fate::Special => self.special(tables, lane, buf, io, now),
             Fate::Underlay => self.underlay(tables, lane, buf, io, now),
             Fate::Drop(reason) => io.ledger.dropped(self.lanes.account[lane], reason),
@@ -44,7 +45,14 @@ impl Edge {
     /// A packet of a known flow; `None` when the flow has been idle for too long, or when a new program says the
     /// opposite of what it remembers, which makes it a miss.
     #[inline]
-    fn hit(&mut self, tables: &Tables, slot: Slot, lane: usize, frame: &[u8], now: Nanos) -> Option<Action> {
+    pub(crate) fn hit(
+        &mut self,
+        tables: &Tables,
+        slot: Slot,
+        lane: usize,
+        frame: &[u8],
+        now: Nanos,
+    ) -> Option<Action> {
         if !self.flows.touch(slot, now, frame.len() as u64) {
             return None;
         }
@@ -177,7 +185,7 @@ impl Edge {
     }
 
     /// The program's word on a flow, or that of the flow which it answers.
-    fn settle(&self, tables: &Tables, key: &FlowKey, now: Nanos) -> Action {
+    pub(crate) fn settle(&self, tables: &Tables, key: &FlowKey, now: Nanos) -> Action {
         let refused = match decide(tables, key) {
             Ok(allowed) => return allowed.action(tables, key),
             Err(refused) => refused,

@@ -1,7 +1,8 @@
 //! Flow identity: what makes two packets one flow, and the way back from a key to what rules look at.
 //!
 //! TCP, UDP, SCTP: tenant, ingress, 5-tuple. ICMP: addresses, identifier, type and code. RoCEv2: addresses and
-//! destination queue pair; the UDP source port is entropy, not identity. A later fragment has addresses and protocol.
+//! destination queue pair; the UDP source port is entropy, not identity. A first fragment has the key of a whole packet;
+//! a later one says only where it goes, and is given the key of its first ([`crate::fragments`]).
 //! The ingress (port or tunnel endpoint) is part of the key, so that the check of a source address, done once when
 //! the flow is decided, holds for every later packet of it.
 
@@ -9,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use program::{Flow, Ingress, PortId, Service, TenantId, VtepId};
 use tables::flow::FlowKey;
-use wire::{Fragment, L3, L4, Parsed};
+use wire::{L3, L4, Parsed};
 
 /// The addresses are IPv6.
 const IPV6: u8 = 1;
@@ -17,10 +18,6 @@ const IPV6: u8 = 1;
 const ROCE: u8 = 2;
 /// From a tunnel; `ingress` is a [`VtepId`].
 const FABRIC: u8 = 4;
-/// A fragment, first or later. Both leave by the same path, which only the addresses decide.
-const FRAGMENT: u8 = 8;
-/// A later fragment; `l4` is zero.
-const LATER: u8 = 16;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -59,11 +56,6 @@ pub fn read(key: &mut FlowKey, frame: &[u8], parsed: &Parsed, tenant: TenantId, 
         icmp_identity(frame, usize::from(parsed.l4_offset))
     } else {
         0
-    };
-    kind |= match parsed.fragment {
-        Fragment::None => 0,
-        Fragment::First => FRAGMENT,
-        Fragment::Later => FRAGMENT | LATER,
     };
     key.tenant = tenant.0;
     (key.protocol, key.kind, key.zero) = (parsed.protocol, kind, [0; 6]);
@@ -135,9 +127,6 @@ pub fn flow(key: &FlowKey) -> Flow {
 /// What rules look at.
 pub fn service(key: &FlowKey) -> Service {
     let (port, kind, code) = (key.l4 as u16, (key.l4 >> 8) as u8, key.l4 as u8);
-    if key.kind & LATER != 0 {
-        return Service::Opaque(key.protocol);
-    }
     match key.protocol {
         UDP if key.kind & ROCE != 0 => Service::Roce(key.l4),
         TCP => Service::Tcp(port),
@@ -150,9 +139,9 @@ pub fn service(key: &FlowKey) -> Service {
 }
 
 /// The key of the same flow's packets in the other direction, which come in at `ingress`. `None` where the other
-/// direction cannot be told: RoCEv2 (its queue pair is not in this packet), fragments, ICMP that is no echo.
+/// direction cannot be told: RoCEv2 (its queue pair is not in this packet), ICMP that is no echo.
 pub fn mirror(key: &FlowKey, ingress: Ingress) -> Option<FlowKey> {
-    if key.kind & (ROCE | FRAGMENT) != 0 {
+    if key.kind & ROCE != 0 {
         return None;
     }
     let l4 = match key.protocol {
@@ -178,12 +167,11 @@ pub fn is_echo_request(key: &FlowKey) -> bool {
 }
 
 /// The outer UDP source port of a flow, 49152 to 65535 (RFC 7348, section 5): the same for all packets of a flow, for
-/// RoCEv2 by destination queue pair, for fragments by address so that they stay together.
+/// RoCEv2 by destination queue pair.
 pub fn entropy(key: &FlowKey) -> u16 {
-    let l4 = if key.kind & FRAGMENT == 0 { key.l4 } else { 0 };
     let word =
         |bytes: &[u8; 16], at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
-    let head = u64::from(l4) << 32 | u64::from(key.tenant) << 8 | u64::from(key.protocol);
+    let head = u64::from(key.l4) << 32 | u64::from(key.tenant) << 8 | u64::from(key.protocol);
     let words = [head, word(&key.src, 0), word(&key.src, 8), word(&key.dst, 0), word(&key.dst, 8)];
     let hash = words.into_iter().fold(0x9e37_79b9_7f4a_7c15_u64, |hash, word| {
         let product = u128::from(hash ^ word) * u128::from(0xa076_1d64_78bd_642f_u64);
@@ -217,6 +205,16 @@ pub fn entering(key: &FlowKey, ingress: Ingress) -> FlowKey {
         Ingress::Port(port) => FlowKey { ingress: port.0, kind: key.kind & !FABRIC, ..*key },
         Ingress::Vtep(vtep) => FlowKey { ingress: vtep.0, kind: key.kind | FABRIC, ..*key },
     }
+}
+
+/// The identity of the datagram that a fragment is part of, by its identification.
+///
+/// It is that of whoever puts the datagram together: addresses and identification, with IPv4 the protocol too (RFC 791,
+/// section 3.2), with IPv6 not (RFC 8200, section 4.5: next headers may differ, that of the first fragment counts).
+/// Tenant and ingress keep those apart that nobody puts together.
+pub fn datagram(key: &FlowKey, id: u32) -> FlowKey {
+    let protocol = if key.kind & IPV6 == 0 { key.protocol } else { 0 };
+    FlowKey { l4: id, protocol, kind: key.kind & (IPV6 | FABRIC), ..*key }
 }
 
 /// The key of the packet that an ICMP error quotes, as its sender's packets have it but for the ingress, which is not

@@ -14,6 +14,8 @@ use crate::key;
 pub(crate) enum Fate {
     /// An ordinary packet of a tenant: its key is to be looked up.
     LookUp,
+    /// A fragment of a tenant's: its first is looked up, the others follow it.
+    Fragment,
     /// A tenant's packet that the flow table does not decide: neighbour discovery, ICMP errors, groups.
     Special,
     /// For this box itself, on the uplink.

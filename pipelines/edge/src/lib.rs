@@ -16,6 +16,7 @@ mod decide;
 mod discovery;
 mod echo;
 mod forward;
+mod fragments;
 mod judge;
 mod key;
 mod lanes;
@@ -32,11 +33,13 @@ use std::sync::Arc;
 
 use ::tables::bucket::RateLimit;
 use ::tables::flow::FlowTable;
-use engine::{Gauge, Io, Owner, Pipeline, WorkerId};
+use ::tables::fragments::Datagrams;
+use engine::{Gauge, Io, Owner, Pipeline, Queue, WorkerId};
 use packet::{Backend, Burst, Nanos};
 use program::{PortId, TenantId, limit};
 use quiescent::cell::SharedWords;
 
+pub use ::tables::fragments::Bounds as FragmentBounds;
 pub use action::{Action, Target};
 pub use decide::{Allowed, decide};
 pub use next_hops::mac_of_word;
@@ -53,6 +56,8 @@ const ICMP_ERRORS_PER_SECOND: u32 = 1000;
 const ICMP_ERROR_BURST: u32 = 50;
 /// Flow entries looked at for ageing in one tick.
 const EXPIRY_BUDGET: usize = 256;
+/// Datagrams in fragments looked at for ageing in one tick: all of them in an eighth of a second.
+const DATAGRAM_BUDGET: usize = 64;
 /// Time between ticks.
 const TICK: Nanos = Nanos::from_millis(1);
 
@@ -61,17 +66,21 @@ const TICK: Nanos = Nanos::from_millis(1);
 pub struct Limits {
     /// Flow entries of all tenants together.
     pub flows: usize,
+    /// Datagrams of which some fragments have come, and fragments that wait for their first.
+    pub fragments: FragmentBounds,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { flows: 1 << 17 }
+        Self { flows: 1 << 17, fragments: FragmentBounds::default() }
     }
 }
 
 /// The pipeline of one worker.
 pub struct Edge {
     flows: FlowTable<Action, State>,
+    datagrams: Datagrams<Queue>,
+    most_held: usize,
     lanes: Box<Lanes>,
     next_hops: NextHops,
     icmp_errors: Vec<RateLimit>,
@@ -87,6 +96,8 @@ impl Edge {
     pub fn new(limits: Limits, seed: u64, board: Arc<SharedWords>) -> Self {
         Self {
             flows: FlowTable::new(limits.flows, limit::TENANTS, seed),
+            datagrams: Datagrams::new(limits.fragments, limit::TENANTS, seed),
+            most_held: limits.fragments.waiting,
             lanes: Box::new(Lanes::new()),
             next_hops: NextHops::new(board),
             icmp_errors: vec![RateLimit::new(ICMP_ERRORS_PER_SECOND, ICMP_ERROR_BURST); limit::TENANTS],
@@ -125,10 +136,15 @@ impl<B: Backend> Pipeline<B> for Edge {
     fn adopt(&mut self, tables: &Tables, io: &mut Io<B>, _now: Nanos) {
         for tenant in tables.program.tenants.iter().flatten() {
             self.flows.set_quota(tenant.id.0, self.share(tenant.flow_quota) as usize);
+            self.datagrams.set_quota(tenant.id.0, tenant.fragment_quota as usize);
         }
         self.next_hops.adopt(tables);
         io.ledger.set(Gauge::Generation, u64::from(tables.generation().0));
         io.ledger.set(Gauge::FlowCapacity, self.flows.capacity() as u64);
+    }
+
+    fn most_held(&self) -> usize {
+        self.most_held
     }
 
     fn process(
@@ -156,6 +172,7 @@ impl<B: Backend> Pipeline<B> for Edge {
 
     fn tick(&mut self, tables: &Tables, io: &mut Io<B>, now: Nanos) -> Nanos {
         self.flows.expire(now, EXPIRY_BUDGET);
+        self.expire_datagrams(io, now);
         io.ledger.set(Gauge::Flows, self.flows.len() as u64);
         self.ask_next_hops(tables, io, now);
         now + TICK

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use agent::{DataPlane, PublishError, Published};
-use edge::{Edge, Facts, Limits, Record, Tables, mac_of_word};
+use edge::{Edge, Facts, FragmentBounds, Limits, Record, Tables, mac_of_word};
 use engine::{Account, Dump, DumpRequest, Dumped, Gauge, Ledger, LedgerReader, WorkerId};
 use program::{
     DropCount, DropReason, FlowRecord, NeighbourReport, PortId, PortReport, Program, Report, Tenant,
@@ -40,6 +40,12 @@ pub struct WorkerParts {
     pub dump: Dump<Record>,
 }
 
+/// What waits may use one buffer in sixteen, in all workers together, so that it never starves the ports.
+fn fragment_bounds(buffers: usize, workers: u16) -> FragmentBounds {
+    let bounds = FragmentBounds::default();
+    FragmentBounds { waiting: bounds.waiting.min(buffers / 16 / usize::from(workers)), ..bounds }
+}
+
 impl Plane {
     /// A plane that runs `program` on ports of which `facts` are known, and its workers, in order of their numbers.
     pub fn new(
@@ -56,7 +62,7 @@ impl Plane {
             next_hops: Arc::new(SharedWords::new(limit::VTEPS)),
         };
         let workers = args.workers();
-        let limits = Limits { flows: args.flows as usize };
+        let limits = Limits { flows: args.flows as usize, fragments: fragment_bounds(args.buffers as usize, workers) };
         let parts = (0..workers).map(|number| plane.add_worker(WorkerId(number), workers, limits));
         let parts = parts.collect::<anyhow::Result<_>>()?;
         Ok((plane, parts))
@@ -122,6 +128,9 @@ impl Plane {
             uncached: ledger.gauge(Gauge::Uncached),
             taken_over: ledger.gauge(Gauge::TakenOver),
             handed_over: ledger.gauge(Gauge::HandedOver),
+            held: ledger.gauge(Gauge::Held),
+            datagrams: ledger.gauge(Gauge::Datagrams),
+            unfinished: ledger.gauge(Gauge::Unfinished),
         };
         self.ledgers.iter().enumerate().map(report).collect()
     }

@@ -111,7 +111,8 @@ impl Drop for EndsDaemon {
     }
 }
 
-/// Polls; the worker and its queues are dropped on this thread, and so is what others have handed to it at the end.
+/// Polls, and drops what is held at the end; the worker and its queues are dropped on this thread, and so is what others
+/// have handed to it at the end.
 fn poll_until<B: Backend>(
     mut worker: Worker<B, Edge>,
     clock: &impl Clock,

@@ -10,6 +10,7 @@ use super::{
     swap::Swap,
     world::{Bulk, FABRIC_VTEP, GATEWAY, HOST, Outcome, Place, REMOTE, Tenant, VTEP},
 };
+use crate::cuts::cut;
 use crate::frames::{Ends, tunnel};
 use wire::Mac;
 
@@ -35,6 +36,7 @@ pub const CHECKS: &[Check] = &[
     Check { expectation: "red pings its remote host, 5 of 5", run: |demo| ping(demo, Tenant::Red, REMOTE) },
     Check { expectation: "blue pings its own remote host: the same addresses, 5 of 5", run: |demo| ping(demo, Tenant::Blue, REMOTE) },
     Check { expectation: "red's gateway, which is floodway, answers 5 of 5", run: |demo| ping(demo, Tenant::Red, GATEWAY) },
+    Check { expectation: "a ping of 1,200 bytes in three fragments, the last one first, is answered", run: ping_in_fragments },
     Check { expectation: "each remote host sees its own tenant's packets only", run: remotes_are_apart },
     Check { expectation: "red moves bulk data over TCP to its remote host", run: |demo| bulk(demo, Tenant::Red) },
     Check { expectation: "blue moves bulk data over TCP to its remote host", run: |demo| bulk(demo, Tenant::Blue) },
@@ -71,6 +73,33 @@ impl Seen {
 fn ping(demo: &mut Demo, tenant: Tenant, target: [u8; 4]) -> Outcome<Seen> {
     let answered = demo.world.ping(tenant, target, 5, tenant.pattern())?;
     Ok(Seen::new(answered == 5, format!("{answered} of 5 answered")))
+}
+
+/// The remote host puts together what floodway has sent on, and answers.
+fn ping_in_fragments(demo: &mut Demo) -> Outcome<Seen> {
+    const ID: u16 = 0x4f57;
+    let mut fragments = cut(&long_ping(ID), 0x1dea, &[400, 800]);
+    fragments.reverse();
+    demo.world.listen(&[Place::Host(Tenant::Red)])?;
+    demo.world.inject(Tenant::Red, &fragments)?;
+    demo.world.ping(Tenant::Red, REMOTE, 1, Tenant::Red.pattern())?;
+    let is_answer = |frame: &&Vec<u8>| {
+        frame.len() > 1_200 && frame[23] == 1 && frame[34] == 0 && frame[38..40] == ID.to_be_bytes()
+    };
+    let answers = demo.world.heard(Place::Host(Tenant::Red))?.iter().filter(is_answer).count();
+    Ok(Seen::new(answers == 1, format!("{} fragments sent, {answers} of 1 answered", fragments.len())))
+}
+
+/// An echo request of red's with 1,200 bytes of data.
+fn long_ping(id: u16) -> Vec<u8> {
+    let mut frame = Tenant::Red.ends().ping(id, 1, 64);
+    frame.resize(42 + 1_200, Tenant::Red.pattern());
+    let len = (frame.len() - 14) as u16;
+    frame[16..18].copy_from_slice(&len.to_be_bytes());
+    let is_filled = wire::checksum::fill_ipv4_header(&mut frame[14..])
+        && wire::parse(&frame).is_ok_and(|parsed| wire::checksum::fill_l4(&mut frame, &parsed));
+    debug_assert!(is_filled, "an echo request has two sums");
+    frame
 }
 
 fn remotes_are_apart(demo: &mut Demo) -> Outcome<Seen> {

@@ -36,7 +36,10 @@ struct Seen {
 
 impl Stage {
     fn new(program: Program) -> Self {
-        let mut rig = Rig::with_limits(&[&world::text(&program)], edge::Limits { flows: 1 << 12 });
+        let mut rig = Rig::with_limits(
+            &[&world::text(&program)],
+            edge::Limits { flows: 1 << 12, ..Default::default() },
+        );
         rig.settle();
         Self { rig, program, oracle: Oracle::default(), sent: Vec::new() }
     }
@@ -141,32 +144,45 @@ impl Stage {
     fn send(&mut self, packet: Packet) -> Result<(), TestCaseError> {
         self.sent.push(packet);
         let (inner, drops) = (self.frame(&packet), self.rig.drops());
-        let fate = match packet.what {
-            What::Error(number) => self.oracle.judge_error(&self.program, &packet, &self.sent[number]),
+        let held = self.rig.held();
+        let fates = match packet.what {
+            What::Error(number) => {
+                vec![(packet, self.oracle.judge_error(&self.program, &packet, &self.sent[number]))]
+            }
             _ => self.oracle.judge(&self.program, &packet),
         };
         let seen = self.pass(&packet, &wrap(&packet, &inner));
         let counted = risen(&drops, &self.rig.drops());
         self.check_strangers(&packet, &seen)?;
-        let context = format!("{packet:?}: expected {fate:?}, counted {counted:?}, seen {seen:x?}");
-        match fate {
-            Fate::Forwarded(place) => {
-                prop_assert!(counted.is_empty() && seen.len() == 1, "{}", context);
-                prop_assert_eq!(seen[0].place, place, "{}", context);
-                self.check_frame(&packet, &inner, &seen[0].frame)?;
-            }
-            Fate::Answered => {
-                prop_assert!(counted.is_empty() && seen.len() == 1, "{}", context);
-                prop_assert_eq!(seen[0].place, packet.entry, "{}", context);
-            }
-            Fate::Dropped(reason) => {
-                prop_assert_eq!(&counted[..], &[(reason.name(), 1)][..], "{}", context);
-                // A limited number of these is answered, to the sender alone.
-                let answers = usize::from(reason == DropReason::TtlExpired);
-                prop_assert!(seen.len() <= answers, "{}", context);
-                prop_assert!(seen.iter().all(|seen| seen.place == packet.entry), "{}", context);
+        let context = format!("expected {fates:?}, counted {counted:?}, seen {seen:x?}");
+        let fate_count = |wanted: fn(&Fate) -> bool| fates.iter().filter(|(_, fate)| wanted(fate)).count();
+        let waits = fate_count(|fate| *fate == Fate::Held);
+        prop_assert_eq!(self.rig.held() + fates.len() - 1, held + waits, "{}", context);
+        // What goes back to the sender, who never gets what it sent: answers, and a limited number of errors.
+        let (back, on): (Vec<&Seen>, Vec<&Seen>) = seen.iter().partition(|seen| seen.place == packet.entry);
+        let answered = fate_count(|fate| *fate == Fate::Answered);
+        let errors = fate_count(|fate| *fate == Fate::Dropped(DropReason::TtlExpired));
+        prop_assert!((answered..=answered + errors).contains(&back.len()), "{}", context);
+        let mut on = on.into_iter();
+        let mut reasons = std::collections::BTreeMap::new();
+        for (packet, fate) in &fates {
+            match fate {
+                Fate::Forwarded(place) => {
+                    let Some(seen) = on.next() else { return Err(TestCaseError::fail(context)) };
+                    prop_assert_eq!(seen.place, *place, "{}", context);
+                    self.check_frame(packet, &self.frame(packet), &seen.frame)?;
+                }
+                Fate::Dropped(reason) => *reasons.entry(reason.name()).or_insert(0) += 1,
+                Fate::Answered | Fate::Held => {}
             }
         }
+        prop_assert!(on.next().is_none(), "{}", context);
+        prop_assert_eq!(
+            counted.into_iter().collect::<std::collections::BTreeMap<_, _>>(),
+            reasons,
+            "{}",
+            context
+        );
         Ok(())
     }
 
@@ -446,6 +462,8 @@ fn the_stories_reach_what_they_are_about() {
         "no-route",
         "ttl-expired",
         "unrelated-icmp-error",
+        "fragment-overlap",
+        "fragment-duplicate",
     ] {
         assert!(reasons.contains(reason), "{reason} in {reasons:?}");
     }

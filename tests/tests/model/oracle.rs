@@ -13,6 +13,8 @@ pub enum Fate {
     Forwarded(Place),
     /// The gateway answers it.
     Answered,
+    /// Until its first fragment comes.
+    Held,
     Dropped(DropReason),
 }
 
@@ -33,10 +35,22 @@ enum Role {
     Reply,
 }
 
-/// What it remembers: who opened a flow, and who answers.
+/// What is known of a datagram of two fragments. One that is complete is forgotten.
+#[derive(Clone, Copy, Debug)]
+enum Datagram {
+    /// This later one waits for its first.
+    Waits(Packet),
+    /// The first was of this flow.
+    Open(Flow),
+    /// Two firsts were not of one flow.
+    Spoilt,
+}
+
+/// What it remembers: who opened a flow, and who answers; datagrams by where they came in and their ends.
 #[derive(Default)]
 pub struct Oracle {
     flows: HashMap<Flow, Role>,
+    datagrams: HashMap<(usize, Place, bool, Addr, Addr), Datagram>,
 }
 
 impl Oracle {
@@ -50,23 +64,80 @@ impl Oracle {
         }
     }
 
-    /// Judges a packet and remembers what follows from it.
-    pub fn judge(&mut self, program: &Program, packet: &Packet) -> Fate {
-        let index = match Self::tenant(program, packet) {
-            Ok(index) => index,
-            Err(reason) => return Fate::Dropped(reason),
-        };
+    /// Judges a packet and remembers what follows from it; says what becomes of it, and of one that waited for it.
+    pub fn judge(&mut self, program: &Program, packet: &Packet) -> Vec<(Packet, Fate)> {
+        let mut freed = None;
+        let fate = self.fate(program, packet, &mut freed).unwrap_or_else(Fate::Dropped);
+        let mut fates = vec![(*packet, fate)];
+        if let Some(later) = freed {
+            let index = Self::tenant(program, packet).expect("its first has one");
+            let flow = identity(index, packet);
+            fates.push((
+                later,
+                self.follow(&program.tenants[index], flow, &later).unwrap_or_else(Fate::Dropped),
+            ));
+        }
+        fates
+    }
+
+    fn fate(
+        &mut self,
+        program: &Program,
+        packet: &Packet,
+        freed: &mut Option<Packet>,
+    ) -> Result<Fate, DropReason> {
+        let index = Self::tenant(program, packet)?;
         let tenant = &program.tenants[index];
         let from_port = matches!(packet.entry, Place::Port(_));
         if from_port && packet.spoofed_mac {
-            return Fate::Dropped(DropReason::SpoofedMac);
+            return Err(DropReason::SpoofedMac);
         }
         if from_port && packet.dst == Addr::Gateway {
-            return Self::gateway(tenant, packet);
+            return Ok(Self::gateway(tenant, packet));
         }
-        if let Err(reason) = self.allow(tenant, identity(index, packet)) {
-            return Fate::Dropped(reason);
+        let flow = identity(index, packet);
+        if matches!(packet.what, What::First(..) | What::Later) {
+            way(tenant, &flow)?;
+            let id = (index, packet.entry, packet.six, packet.src, packet.dst);
+            let is_first = packet.what != What::Later;
+            match (self.datagrams.get(&id).copied(), is_first) {
+                (None, true) => drop(self.datagrams.insert(id, Datagram::Open(flow))),
+                (None, false) => {
+                    self.datagrams.insert(id, Datagram::Waits(*packet));
+                    return Ok(Fate::Held);
+                }
+                (Some(Datagram::Waits(later)), true) => {
+                    self.datagrams.remove(&id);
+                    *freed = Some(later);
+                }
+                (Some(Datagram::Open(first)), false) => {
+                    self.datagrams.remove(&id);
+                    return self.follow(tenant, first, packet);
+                }
+                (Some(Datagram::Open(first)), true) if first != flow => {
+                    self.datagrams.insert(id, Datagram::Spoilt);
+                    return Err(DropReason::FragmentOverlap);
+                }
+                (Some(Datagram::Spoilt), _) => return Err(DropReason::FragmentOverlap),
+                (Some(_), _) => return Err(DropReason::FragmentDuplicate),
+            }
         }
+        self.allow(tenant, flow)?;
+        Ok(Self::hop(tenant, packet))
+    }
+
+    /// A later fragment gets the verdict of its first one's flow as it is now, and opens nothing.
+    fn follow(&mut self, tenant: &Tenant, flow: Flow, packet: &Packet) -> Result<Fate, DropReason> {
+        match self.role(tenant, &flow) {
+            Ok(_) => Ok(Self::hop(tenant, packet)),
+            Err(reason) => {
+                self.flows.remove(&flow);
+                Err(reason)
+            }
+        }
+    }
+
+    fn hop(tenant: &Tenant, packet: &Packet) -> Fate {
         match (packet.dst_mac, packet.last_hop) {
             (DstMac::Wrong, _) => Fate::Dropped(DropReason::UnknownDestinationMac),
             (DstMac::Gateway, true) => Fate::Dropped(DropReason::TtlExpired),
@@ -118,31 +189,40 @@ impl Oracle {
 
     /// Rules, and replies to what rules have let through.
     fn allow(&mut self, tenant: &Tenant, flow: Flow) -> Result<(), DropReason> {
-        let by_rules = allowed(tenant, &flow);
-        let opener = reverse(tenant, &flow);
-        let opened = opener.is_some_and(|opener| self.flows.get(&opener) == Some(&Role::Opener));
-        let opener_allowed = opener.is_some_and(|opener| allowed(tenant, &opener).is_ok());
-        let known = self.flows.get(&flow).copied();
-        let refused_by_rule = matches!(by_rules, Err(DropReason::PolicyDeny | DropReason::PolicyDefault));
-        let role = match (by_rules, known) {
-            (Ok(()), Some(role)) => role,
-            (Ok(()), None) if opened => Role::Reply,
-            (Ok(()), None) => Role::Opener,
-            (Err(_), Some(Role::Reply)) if refused_by_rule && opener_allowed => Role::Reply,
-            (Err(_), _) if refused_by_rule && opened && opener_allowed => Role::Reply,
-            (Err(reason), _) => {
+        match self.role(tenant, &flow) {
+            Ok(role) => self.flows.insert(flow, role),
+            Err(reason) => {
                 self.flows.remove(&flow);
                 return Err(reason);
             }
         };
-        self.flows.insert(flow, role);
         Ok(())
+    }
+
+    /// As what a packet of that flow passes, if it does.
+    fn role(&self, tenant: &Tenant, flow: &Flow) -> Result<Role, DropReason> {
+        let by_rules = allowed(tenant, flow);
+        let opener = reverse(tenant, flow);
+        let opened = opener.is_some_and(|opener| self.flows.get(&opener) == Some(&Role::Opener));
+        let opener_allowed = opener.is_some_and(|opener| allowed(tenant, &opener).is_ok());
+        let known = self.flows.get(flow).copied();
+        let refused_by_rule = matches!(by_rules, Err(DropReason::PolicyDeny | DropReason::PolicyDefault));
+        match (by_rules, known) {
+            (Ok(()), Some(role)) => Ok(role),
+            (Ok(()), None) if opened => Ok(Role::Reply),
+            (Ok(()), None) => Ok(Role::Opener),
+            (Err(_), Some(Role::Reply)) if refused_by_rule && opener_allowed => Ok(Role::Reply),
+            (Err(_), _) if refused_by_rule && opened && opener_allowed => Ok(Role::Reply),
+            (Err(reason), _) => Err(reason),
+        }
     }
 }
 
 fn identity(tenant: usize, packet: &Packet) -> Flow {
     let what = match packet.what {
         What::Roce { qp, .. } => What::Roce { qp, entropy: 0 },
+        // A first fragment is of the flow that whole packets are of.
+        What::First(src, dst) => What::Udp(src, dst),
         other => other,
     };
     Flow { tenant, ingress: packet.entry, six: packet.six, src: packet.src, dst: packet.dst, what }
@@ -155,7 +235,6 @@ fn reverse(tenant: &Tenant, flow: &Flow) -> Option<Flow> {
         What::Tcp(src, dst) => What::Tcp(dst, src),
         What::Udp(src, dst) => What::Udp(dst, src),
         What::Echo(id, false) => What::Echo(id, true),
-        // Of fragments only the receiver can put together what they answer.
         What::Echo(_, true) | What::Roce { .. } | What::First(..) | What::Later | What::Error(_) => {
             return None;
         }
@@ -165,6 +244,18 @@ fn reverse(tenant: &Tenant, flow: &Flow) -> Option<Flow> {
 
 /// The rules' word on a flow as its opener.
 fn allowed(tenant: &Tenant, flow: &Flow) -> Result<(), DropReason> {
+    let to = way(tenant, flow)?;
+    if let Place::Port(from) = flow.ingress {
+        ask(tenant, from, &tenant.egress, flow, flow.dst)?;
+    }
+    match to {
+        Place::Port(port) => ask(tenant, port, &tenant.ingress, flow, flow.src),
+        Place::Vtep(_) => Ok(()),
+    }
+}
+
+/// Where a flow goes, whatever rules say of it.
+fn way(tenant: &Tenant, flow: &Flow) -> Result<Place, DropReason> {
     if flow.src == flow.dst {
         return Err(DropReason::Martian);
     }
@@ -177,13 +268,7 @@ fn allowed(tenant: &Tenant, flow: &Flow) -> Result<(), DropReason> {
     if flow.ingress == to || matches!((flow.ingress, to), (Place::Vtep(_), Place::Vtep(_))) {
         return Err(DropReason::NoRoute);
     }
-    if let Place::Port(from) = flow.ingress {
-        ask(tenant, from, &tenant.egress, flow, flow.dst)?;
-    }
-    match to {
-        Place::Port(port) => ask(tenant, port, &tenant.ingress, flow, flow.src),
-        Place::Vtep(_) => Ok(()),
-    }
+    Ok(to)
 }
 
 /// The first rule of a port that matches; none means no.
@@ -211,12 +296,8 @@ fn matches_peer(peer: Peer, six: bool, addr: Addr) -> bool {
     }
 }
 
-/// A later fragment has no ports: it passes no rule that asks for some, and no rule that denies some lets it by.
 fn matches_service(rule: &Rule, what: What) -> bool {
     match (rule.service, what) {
-        (Service::Udp(..) | Service::Roce(..), What::Later) => !rule.accept,
-        (Service::AllUdp, What::First(..) | What::Later) => true,
-        (Service::Udp(first, last), What::First(_, dst)) => (first..=last).contains(&dst),
         (Service::Any, _) | (Service::Echo(None), What::Echo(..)) => true,
         (Service::Tcp(first, last), What::Tcp(_, dst)) | (Service::Udp(first, last), What::Udp(_, dst)) => {
             (first..=last).contains(&dst)

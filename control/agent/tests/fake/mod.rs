@@ -172,6 +172,9 @@ impl Fake {
             uncached: 0,
             taken_over: 30,
             handed_over: 32,
+            held: 0,
+            datagrams: 0,
+            unfinished: 0,
         }
     }
 }

@@ -95,7 +95,7 @@ fn judge(program: &Program, record: &FlowRecord) -> Option<String> {
     };
     let by_rules = matches!(refused, DropReason::PolicyDeny | DropReason::PolicyDefault);
     let is_reply = record.verdict == "accept (reply)";
-    let opener = mirror(program, &Packet { flow, is_fragment: false, link: None });
+    let opener = mirror(program, &Packet { flow, fragment: wire::Fragment::None, link: None });
     let stays = by_rules && is_reply && opener.is_some_and(|opener| program.judge(&opener).is_ok());
     Some(if stays && program.way(&flow).is_ok() { "accept (reply)".into() } else { refused.name().into() })
 }

@@ -103,7 +103,8 @@ fn tenant(old: &Program, new: &Program, name: String) -> Option<TenantChange> {
 fn tenant_facts(program: &Program, tenant: &Tenant) -> Facts {
     let mut facts = Facts::new();
     facts.insert(("vni", String::new()), tenant.vni.to_string());
-    facts.insert(("quota", String::new()), tenant.flow_quota.to_string());
+    let quota = format!("flows {}, fragments {}", tenant.flow_quota, tenant.fragment_quota);
+    facts.insert(("quota", String::new()), quota);
     let gateways: Vec<String> = tenant.gateways.iter().map(ToString::to_string).collect();
     facts.insert(("gateway", String::new()), format!("{} mac {}", gateways.join(","), tenant.gateway_mac));
     let place = |place: Place| match place {

@@ -155,6 +155,9 @@ fn enter(frame: &[u8], parsed: &Parsed, tenant: TenantId, ingress: Ingress) -> R
     if frame[6] & 1 != 0 {
         return Err(DropReason::SpoofedMac);
     }
+    if is_fragmented_control(frame, parsed) {
+        return Err(DropReason::FragmentedControl);
+    }
     if matches!(parsed.l4, L4::Icmp | L4::Icmpv6) && is_error(frame, parsed) {
         // Its sum is asked for, since it is sent on about another flow.
         if verify_l4(frame, parsed) == Check::Wrong {
@@ -166,13 +169,27 @@ fn enter(frame: &[u8], parsed: &Parsed, tenant: TenantId, ingress: Ingress) -> R
     let src_port = if matches!(parsed.l4, L4::Tcp | L4::Udp | L4::Sctp) { parsed.src_port } else { 0 };
     Ok(Content::Packet(Packet {
         flow: Flow { tenant, ingress, src, dst, service, src_port },
-        is_fragment: parsed.fragment != Fragment::None,
+        fragment: parsed.fragment,
         link: Some(Link {
             dst_mac: mac_at(frame, 0),
             hop_limit: parsed.ttl(frame).unwrap_or(0),
             ip_len: parsed.end - parsed.l3_offset,
         }),
     }))
+}
+
+/// ICMP errors in fragments; neighbour discovery with a fragment header, even if it is whole (RFC 6980, section 5).
+fn is_fragmented_control(frame: &[u8], parsed: &Parsed) -> bool {
+    let kind = frame.get(usize::from(parsed.l4_offset)).copied().unwrap_or(0);
+    let is_cut = parsed.fragment == Fragment::First;
+    match parsed.l4 {
+        L4::Icmp => is_cut && super::ICMP_ERRORS.contains(&kind) && kind != super::ICMP_REDIRECT,
+        L4::Icmpv6 if wire::icmpv6::is_neighbour_discovery(kind) => {
+            is_cut || parsed.flags.contains(Flags::ATOMIC_FRAGMENT)
+        }
+        L4::Icmpv6 => is_cut && (1..=127).contains(&kind),
+        _ => false,
+    }
 }
 
 /// ICMP that is judged by the packet that it quotes, sent to one station.

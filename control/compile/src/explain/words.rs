@@ -58,6 +58,8 @@ pub enum Verdict {
     Answered,
     /// An ICMP error: it passes when the flow that it quotes is open.
     ByState,
+    /// A later fragment: it gets the verdict of its first. The rules are those that it meets alone, without ports.
+    Follows,
     /// ARP or neighbour discovery of a tenant: floodway takes it in and answers itself.
     Neighbour,
     /// From the fabric for this box itself, and no tunnel.
@@ -269,7 +271,6 @@ pub(crate) fn service(service: Service, src_port: u16) -> String {
 
 pub(super) fn replies(packet: &Packet, has_mirror: bool, passes: bool, is_answer: bool) -> &'static str {
     match packet.flow.service {
-        _ if packet.is_fragment => "answers to fragments are judged by rules: they are not put together here",
         Service::Roce(_) => {
             "answers go to another queue pair, which is not in this packet: they are judged by rules"
         }

@@ -25,7 +25,7 @@ pub use fabric::{Dscp, Fabric, FabricPort, InterfaceAddress, MTU_BYTES_MAX, MTU_
 pub(crate) use statement::check as check_statements;
 pub use statement::{End, Expect, Hosts, Statement};
 pub use tenant::{
-    FLOW_QUOTA_DEFAULT, FLOW_QUOTA_MAX, Gateway, NAMESPACE_LABEL, NamedPort, Pod, Remote, Tenant, TenantPort,
-    default_gateway_mac,
+    FLOW_QUOTA_DEFAULT, FLOW_QUOTA_MAX, FRAGMENT_QUOTA_DEFAULT, FRAGMENT_QUOTA_MAX, Gateway, NAMESPACE_LABEL,
+    NamedPort, Pod, Remote, Tenant, TenantPort, default_gateway_mac,
 };
 pub use tenant_policy::{PortSelector, TenantPolicy};

@@ -17,6 +17,10 @@ use crate::{
 pub const FLOW_QUOTA_DEFAULT: u32 = 65_536;
 /// Most flow entries of one tenant in one worker that can be asked for.
 pub const FLOW_QUOTA_MAX: u32 = 1 << 24;
+/// Datagrams in fragments of one tenant in one worker, unless given.
+pub const FRAGMENT_QUOTA_DEFAULT: u32 = 1_024;
+/// Most datagrams in fragments of one tenant in one worker that can be asked for.
+pub const FRAGMENT_QUOTA_MAX: u32 = 8_192;
 
 /// The label that every tenant has: its name.
 pub const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
@@ -40,6 +44,8 @@ pub struct Tenant {
     pub remotes: Vec<Remote>,
     /// Most flow entries in one worker.
     pub flow_quota: u32,
+    /// Most datagrams in fragments in one worker.
+    pub fragment_quota: u32,
     /// Nothing in it was left out because of an error.
     pub(crate) is_whole: bool,
 }
@@ -154,11 +160,12 @@ impl Tenant {
         let gateway: Option<GivenGateway> = fields.optional("gateway");
         let ports = read_ports(&mut fields);
         let remotes = fields.list("remotes");
-        let quota = fields.optional("quota").unwrap_or(Quota { flows: FLOW_QUOTA_DEFAULT });
+        let Quota { flows: flow_quota, fragments: fragment_quota } =
+            fields.optional("quota").unwrap_or_default();
         let is_whole = fields.finish();
         let vni = vni?;
         let gateway = gateway.unwrap_or_default().of(vni);
-        Some(Self { name, labels, vni, gateway, ports, remotes, flow_quota: quota.flows, is_whole })
+        Some(Self { name, labels, vni, gateway, ports, remotes, flow_quota, fragment_quota, is_whole })
     }
 }
 
@@ -248,13 +255,22 @@ impl Read for NamedPort {
 
 struct Quota {
     flows: u32,
+    fragments: u32,
+}
+
+impl Default for Quota {
+    fn default() -> Self {
+        Self { flows: FLOW_QUOTA_DEFAULT, fragments: FRAGMENT_QUOTA_DEFAULT }
+    }
 }
 
 impl Read for Quota {
     fn read(node: &Node, report: &mut Report) -> Option<Self> {
         let mut fields = Fields::of(node, "the quota", report)?;
-        let flows = fields.required_number("flows", 1..=FLOW_QUOTA_MAX);
+        let flows = fields.number("flows", 1..=FLOW_QUOTA_MAX);
+        let fragments = fields.number("fragments", 1..=FRAGMENT_QUOTA_MAX);
         fields.finish();
-        Some(Self { flows: *flows? })
+        let or = |given: Option<Spanned<u32>>, default| given.map_or(default, |given| given.value);
+        Some(Self { flows: or(flows, FLOW_QUOTA_DEFAULT), fragments: or(fragments, FRAGMENT_QUOTA_DEFAULT) })
     }
 }

@@ -51,17 +51,17 @@ pub struct FlowHash(pub u64);
 
 /// The secret of one table: whoever does not know it cannot aim keys at one bucket.
 #[derive(Clone)]
-pub(super) struct Secret([u64; 8]);
+pub(crate) struct Secret([u64; 8]);
 
 impl Secret {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let mut state = seed;
         Self([(); 8].map(|()| split_mix(&mut state)))
     }
 
     /// Three folds of two words each that do not wait for one another, and a fourth over their results.
     #[inline(always)]
-    pub(super) fn hash(&self, key: &FlowKey) -> FlowHash {
+    pub(crate) fn hash(&self, key: &FlowKey) -> FlowHash {
         let (w, s) = (key.words(), &self.0);
         let source = fold(w[0] ^ s[0], w[1] ^ s[1]);
         let destination = fold(w[2] ^ s[2], w[3] ^ s[3]);

@@ -21,6 +21,7 @@ mod table;
 
 pub use entry::{Entry, Timeout};
 pub use index::MAX_LOAD_PERCENT;
+pub(crate) use key::Secret;
 pub use key::{FlowHash, FlowKey};
 pub use table::{FlowTable, Full, Slot};
 

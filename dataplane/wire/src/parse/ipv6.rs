@@ -51,6 +51,18 @@ pub(super) fn upper_layer(next: u8, payload: &[u8]) -> Option<(u8, Fragment, &[u
     Some((chain.next, chain.fragment.unwrap_or(Fragment::None), payload.get(chain.at..)?))
 }
 
+/// The fragment header of a packet, and its data: all behind it. `None` when the chain has none.
+pub(super) fn fragment_header(next: u8, payload: &[u8]) -> Option<(&FragmentHeader, &[u8])> {
+    let mut chain = Chain { payload, is_cut: false, at: 0, next, flags: Flags::NONE, fragment: None };
+    while chain.next != protocol::FRAGMENT {
+        if !is_extension(chain.next) {
+            return None;
+        }
+        chain.step().ok()?;
+    }
+    FragmentHeader::ref_from_prefix(payload.get(chain.at..)?).ok()
+}
+
 /// A walk along the extension headers of one packet.
 struct Chain<'a> {
     /// All behind the fixed header, by the payload length.
