@@ -6,8 +6,8 @@ use std::sync::Arc;
 use backends::memory::{self, MemoryBackend, MemoryBuf, Pool, Wire};
 use edge::{Edge, Facts, Limits, Record, Tables};
 use engine::{
-    Account, Closing, Dump, DumpRequest, Dumped, Gauge, Layout, Ledger, LedgerReader, Peers, Worker, WorkerId,
-    WorkerPorts,
+    Account, Closing, Dump, DumpRequest, Dumped, Gauge, Layout, Ledger, LedgerReader, Peers, Worker,
+    WorkerId, WorkerPorts,
 };
 use packet::{Buf, Nanos, PortIo};
 use policy::Source;

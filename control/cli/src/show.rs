@@ -81,7 +81,12 @@ fn status(status: &Status) -> String {
         ("misses", total(|w| w.misses).to_string()),
         ("uncached", total(|w| w.uncached).to_string()),
         // In rings between workers and waiting in one. The figures of the workers are not of one moment.
-        ("held", (total(|w| w.held) + total(|w| w.handed_over)).saturating_sub(total(|w| w.taken_over)).to_string()),
+        (
+            "held",
+            (total(|w| w.held) + total(|w| w.handed_over))
+                .saturating_sub(total(|w| w.taken_over))
+                .to_string(),
+        ),
     ];
     let line =
         |(name, value): (&str, String)| format!("{name:10}{}\n", if value.is_empty() { "-" } else { &value });
