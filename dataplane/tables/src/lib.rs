@@ -4,5 +4,6 @@
 #![forbid(unsafe_code)]
 
 pub mod bucket;
+pub mod connection;
 pub mod flow;
 pub mod neighbour;
