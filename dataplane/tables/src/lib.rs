@@ -7,3 +7,4 @@ pub mod bucket;
 pub mod connection;
 pub mod flow;
 pub mod neighbour;
+pub mod wheel;
