@@ -22,7 +22,7 @@ mod table;
 pub use entry::{Entry, Timeout};
 pub use index::MAX_LOAD_PERCENT;
 pub use key::{FlowHash, FlowKey};
-pub use table::{FlowTable, Full, Slot};
+pub use table::{FlowTable, Full, Share, Slot};
 
 #[cfg(test)]
 mod tests;
