@@ -103,6 +103,7 @@ pub(crate) fn tenants(
             endpoints: endpoints(policy, tenant, &vteps),
             routes: routes(tenant, &vteps),
             flow_quota: tenant.flow_quota,
+            connections: tenant.connections,
         });
     }
     table

@@ -74,6 +74,8 @@ pub struct Edge {
     icmp_errors: Vec<RateLimit>,
     /// Hits of the burst in hand, counted in one go.
     hits: u64,
+    /// TCP segments of the burst in hand that are outside their connection's windows.
+    out_of_window: u64,
 }
 
 impl Edge {
@@ -86,6 +88,7 @@ impl Edge {
             next_hops: NextHops::new(board),
             icmp_errors: vec![RateLimit::new(ICMP_ERRORS_PER_SECOND, ICMP_ERROR_BURST); limit::TENANTS],
             hits: 0,
+            out_of_window: 0,
         }
     }
 
@@ -123,6 +126,7 @@ impl<B: Backend> Pipeline<B> for Edge {
             self.judge(tables, lane, buf, io, now);
         }
         io.ledger.count(Gauge::Hits, core::mem::take(&mut self.hits));
+        io.ledger.count(Gauge::OutOfWindow, core::mem::take(&mut self.out_of_window));
     }
 
     fn tick(&mut self, tables: &Tables, io: &mut Io<B>, now: Nanos) -> Nanos {

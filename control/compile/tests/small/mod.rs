@@ -135,6 +135,7 @@ fn tenant(ports: Vec<u16>) -> impl Strategy<Value = Tenant> {
             endpoints,
             routes,
             flow_quota: 1,
+            connections: Default::default(),
         }
     })
 }

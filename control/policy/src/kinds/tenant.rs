@@ -3,13 +3,14 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use program::{Connections, MidStream, Windows};
 use wire::Mac;
 
 use crate::{
     Labels, Name, Position, Protocol, Spanned,
     kinds::network_policy::is_port_name,
     limit::TENANT_PORTS_MAX,
-    read::{Fields, Read, Report, quote},
+    read::{Fields, Read, Report, quote, word},
     yaml::Node,
 };
 
@@ -40,6 +41,8 @@ pub struct Tenant {
     pub remotes: Vec<Remote>,
     /// Most flow entries in one worker.
     pub flow_quota: u32,
+    /// How strictly its TCP connections are followed.
+    pub connections: Connections,
     /// Nothing in it was left out because of an error.
     pub(crate) is_whole: bool,
 }
@@ -155,10 +158,12 @@ impl Tenant {
         let ports = read_ports(&mut fields);
         let remotes = fields.list("remotes");
         let quota = fields.optional("quota").unwrap_or(Quota { flows: FLOW_QUOTA_DEFAULT });
+        let connections = fields.optional("connections").map_or_else(Connections::default, |Given(it)| it);
         let is_whole = fields.finish();
         let vni = vni?;
         let gateway = gateway.unwrap_or_default().of(vni);
-        Some(Self { name, labels, vni, gateway, ports, remotes, flow_quota: quota.flows, is_whole })
+        let flow_quota = quota.flows;
+        Some(Self { name, labels, vni, gateway, ports, remotes, flow_quota, connections, is_whole })
     }
 }
 
@@ -243,6 +248,37 @@ impl Read for NamedPort {
             return None;
         }
         Some(Self { name, protocol: protocol?, port: u16::try_from(*port?).ok()? })
+    }
+}
+
+/// `connections` as a file gives it.
+struct Given(Connections);
+
+impl Read for Given {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        let mut fields = Fields::of(node, "the connections", report)?;
+        let mid_stream = fields.optional("midStream").map(|MidStreamWord(word)| word).unwrap_or_default();
+        let windows = fields.optional("windows").map(|WindowsWord(word)| word).unwrap_or_default();
+        fields.finish();
+        Some(Self(Connections { mid_stream, windows }))
+    }
+}
+
+struct MidStreamWord(MidStream);
+
+impl Read for MidStreamWord {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        let words = [("Accept", MidStream::Accept), ("Deny", MidStream::Deny)];
+        word(node, "what becomes of a connection met in its middle", &words, report).map(Self)
+    }
+}
+
+struct WindowsWord(Windows);
+
+impl Read for WindowsWord {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        let words = [("Strict", Windows::Strict), ("Loose", Windows::Loose)];
+        word(node, "what becomes of a segment outside the windows", &words, report).map(Self)
     }
 }
 

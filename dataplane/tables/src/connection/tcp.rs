@@ -5,16 +5,9 @@
 //! acknowledgement of what was never sent, is out of window. A connection that was picked up in its middle has windows
 //! of unknown scale: it is followed, but not checked.
 
-use super::{Followed, Stage};
+use wire::tcp::flag::{ACK, FIN, RST, SYN};
 
-/// FIN flag.
-pub const FIN: u8 = 0x01;
-/// SYN flag.
-pub const SYN: u8 = 0x02;
-/// RST flag.
-pub const RST: u8 = 0x04;
-/// ACK flag.
-pub const ACK: u8 = 0x10;
+use super::{Followed, Stage};
 
 /// How far back an acknowledgement may lie, in bytes, at least: more than any unscaled window.
 const OLD_ACK: u32 = 66_000;
@@ -26,7 +19,7 @@ const MAX_SCALE: u8 = 14;
 pub struct Segment {
     /// Sequence number of its first byte, or of its SYN.
     pub seq: u32,
-    /// Acknowledgement number; means something with [`ACK`] only.
+    /// Acknowledgement number; means something with ACK only.
     pub ack: u32,
     /// The window field as it is sent, unscaled.
     pub window: u16,
@@ -140,6 +133,11 @@ impl Side {
     /// True when nothing was seen of it.
     pub fn is_silent(&self) -> bool {
         self.phase == Phase::Silent
+    }
+
+    /// Follows the connection without checks from here on.
+    pub fn leave_unchecked(&mut self) {
+        self.scale.0 |= Scale::UNCHECKED;
     }
 
     /// True for a sequence number that is on its way, or was of late: an ICMP error that quotes another is none of this

@@ -75,6 +75,8 @@ pub struct FlowTable<A, S = ()> {
     /// Entries from here on were never used.
     fresh: u32,
     len: u32,
+    /// Tenants from here on never had a flow.
+    used: usize,
     /// The tenant whose wheel `expire` turns next.
     hand: usize,
     /// The tenant that is compared with the heaviest next.
@@ -101,6 +103,7 @@ impl<A: Copy + Default, S: Copy + Default> FlowTable<A, S> {
             free: NONE,
             fresh: 0,
             len: 0,
+            used: 0,
             hand: 0,
             weighed: 0,
         }
@@ -281,16 +284,17 @@ impl<A: Copy + Default, S: Copy + Default> FlowTable<A, S> {
 
     /// Removes flows that have expired, looking at `budget` entries at most, and returns how many went.
     ///
-    /// Turns the wheels of 64 tenants at most and goes on with the next ones at the next call: what has expired is gone
-    /// two ticks (2 ms) and `tenants / 64` calls later, if the budget suffices; until then it is a miss to `touch`.
+    /// Turns the wheels of 64 tenants at most, of those that ever had a flow, and goes on with the next ones at the next
+    /// call: what has expired is gone two ticks (2 ms) and `tenants / 64` calls later, if the budget suffices; until then
+    /// it is a miss to `touch`.
     pub fn expire(&mut self, now: Nanos, budget: usize) -> usize {
         let (before, mut left) = (self.len, budget);
-        for _ in 0..WHEELS_PER_CALL.min(self.tenants.len()) {
+        for _ in 0..WHEELS_PER_CALL.min(self.used) {
             left -= self.turn(self.hand, now, left);
             if left == 0 {
                 break;
             }
-            self.hand = (self.hand + 1) % self.tenants.len();
+            self.hand = (self.hand + 1) % self.used;
         }
         (before - self.len) as usize
     }
@@ -387,6 +391,7 @@ impl<A: Copy + Default, S: Copy + Default> FlowTable<A, S> {
 
     fn charge(&mut self, tenant: usize) {
         self.tenants[tenant].in_use += 1;
+        self.used = self.used.max(tenant + 1);
         if self.tenants[tenant].in_use > self.tenants[self.heaviest].in_use {
             self.heaviest = tenant;
         }

@@ -3,7 +3,9 @@
 
 use proptest::prelude::*;
 
-use crate::connection::tcp::{self, ACK, FIN, SYN, Segment, Side};
+use wire::tcp::flag::{ACK, FIN, RST, SYN};
+
+use crate::connection::tcp::{self, Segment, Side};
 use crate::connection::{Followed, Stage};
 
 const MSS: u32 = 1460;
@@ -293,7 +295,7 @@ proptest! {
             Segment { seq: genuine.seq.wrapping_sub(far), ..genuine },
             Segment { ack: genuine.ack.wrapping_add(far), ..genuine },
             Segment { ack: genuine.ack.wrapping_sub(far), ..genuine },
-            Segment { seq: genuine.seq.wrapping_add(far), flags: tcp::RST, ..genuine },
+            Segment { seq: genuine.seq.wrapping_add(far), flags: RST, ..genuine },
         ] {
             let (mut own, mut other) = (a, b);
             prop_assert_eq!(tcp::follow(&mut own, &mut other, &forged), Followed::OutOfWindow);

@@ -1,4 +1,6 @@
-use crate::connection::tcp::{ACK, FIN, RST, SYN, Segment, Side, follow, stage};
+use wire::tcp::flag::{ACK, FIN, RST, SYN};
+
+use crate::connection::tcp::{Segment, Side, follow, stage};
 use crate::connection::{Followed, Stage};
 
 /// What each side says in turn, and what becomes of it.
