@@ -35,7 +35,9 @@ impl Ends {
 
     /// A TCP frame with these of the flags `S`, `A`, `F`, `R`.
     pub fn tcp(self, ports: (u16, u16), flags: &str, payload: &[u8]) -> Vec<u8> {
-        let mut step = self.ipv4(64).tcp(ports.0, ports.1, 1, 1024);
+        // The connection's first bytes: a SYN has the number before.
+        let sequence = u32::from(!flags.contains('S'));
+        let mut step = self.ipv4(64).tcp(ports.0, ports.1, sequence, 1024);
         for flag in flags.chars() {
             step = match flag {
                 'S' => step.syn(),

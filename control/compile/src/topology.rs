@@ -104,6 +104,7 @@ pub(crate) fn tenants(
             routes: routes(tenant, &vteps),
             flow_quota: tenant.flow_quota,
             fragment_quota: tenant.fragment_quota,
+            connections: tenant.connections,
         });
     }
     table

@@ -57,6 +57,8 @@ pub enum Gauge {
     Misses,
     /// Flows that found no room in the table.
     Uncached,
+    /// TCP segments outside their connection's windows, dropped or not.
+    OutOfWindow,
     /// The generation that it runs.
     Generation,
     /// Packets given to other workers.

@@ -61,7 +61,15 @@ reasons! {
     PolicyDeny = "policy-deny",
     /// No rule allows it.
     PolicyDefault = "policy-default",
-    /// An ICMP error that quotes no flow of this tenant.
+    /// A TCP segment outside the windows of its connection, or an acknowledgement of what was never sent.
+    TcpWindow = "tcp-window",
+    /// A TCP segment of no connection that is known, where none is picked up in its middle, or with flags that exclude each other.
+    NoConnection = "no-connection",
+    /// An SCTP packet without the verification tag of its association.
+    SctpTag = "sctp-tag",
+    /// An ICMP echo reply to no request of late.
+    UnaskedEchoReply = "unasked-echo-reply",
+    /// An ICMP error that quotes no flow of this tenant, or what was not sent.
     UnrelatedIcmpError = "unrelated-icmp-error",
     /// IPv4 source route options, or an IPv6 routing header of type 0.
     SourceRoute = "source-route",

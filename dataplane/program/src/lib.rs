@@ -20,7 +20,9 @@ pub use report::{
 pub use rules::{
     Decision, Mismatch, Origin, PeerBlock, PortRange, QpRange, Rule, Service, ServiceMatch, Tier, Verdict,
 };
-pub use topology::{Device, DscpMode, Endpoint, Place, Port, Route, Tenant, Uplink, Vtep};
+pub use topology::{
+    Connections, Device, DscpMode, Endpoint, MidStream, Place, Port, Route, Tenant, Uplink, Vtep, Windows,
+};
 
 /// Bounds of one program; `check` refuses files that exceed them.
 pub mod limit {

@@ -75,6 +75,37 @@ pub struct Tenant {
     pub flow_quota: u32,
     /// Most datagrams of this tenant in one worker of which some fragments have come.
     pub fragment_quota: u32,
+    /// How strictly its TCP connections are followed.
+    pub connections: Connections,
+}
+
+/// How strictly TCP connections are followed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Connections {
+    /// What becomes of a connection whose beginning was not seen.
+    pub mid_stream: MidStream,
+    /// What becomes of a segment outside the windows.
+    pub windows: Windows,
+}
+
+/// What becomes of a TCP connection whose beginning was not seen: the daemon was started anew, or its entry is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MidStream {
+    /// Rules decide, and its windows are not checked.
+    #[default]
+    Accept,
+    /// Its segments are dropped: the hosts have to open it anew.
+    Deny,
+}
+
+/// What becomes of a TCP segment outside the windows of its connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Windows {
+    /// It is dropped.
+    #[default]
+    Strict,
+    /// It is counted and passes; the connection's windows are not checked from then on.
+    Loose,
 }
 
 impl Tenant {

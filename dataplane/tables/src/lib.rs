@@ -4,6 +4,8 @@
 #![forbid(unsafe_code)]
 
 pub mod bucket;
+pub mod connection;
 pub mod flow;
 pub mod fragments;
 pub mod neighbour;
+pub mod wheel;

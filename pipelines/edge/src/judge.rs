@@ -4,11 +4,12 @@ use engine::{Gauge, Io};
 use packet::{Backend, Buf, Nanos};
 use program::{DropReason, TenantId};
 use tables::flow::{FlowHash, FlowKey, Slot, Timeout};
+use wire::L4;
 
 use crate::action::{Action, Target};
 use crate::decide::{self, decide};
 use crate::lanes::Fate;
-use crate::state::{first_timeout, idle};
+use crate::state::{first_timeout, idle, opens_connection};
 use crate::{Edge, Tables};
 
 impl Edge {
@@ -61,16 +62,24 @@ impl Edge {
             action = self.decide_again(tables, slot, now)?;
         }
         self.hits += 1;
-        Some(self.tracked(action, slot, lane, frame, now))
+        Some(self.tracked(tables, action, slot, lane, frame, now))
     }
 
     /// The action, or the drop of a packet that does not fit the state of its flow.
     #[inline(always)]
-    fn tracked(&mut self, action: Action, slot: Slot, lane: usize, frame: &[u8], now: Nanos) -> Action {
+    fn tracked(
+        &mut self,
+        tables: &Tables,
+        action: Action,
+        slot: Slot,
+        lane: usize,
+        frame: &[u8],
+        now: Nanos,
+    ) -> Action {
         if matches!(action.target(), Target::Drop(_)) {
             return action;
         }
-        match self.track(slot, lane, frame, now) {
+        match self.track(tables, slot, lane, frame, now) {
             Ok(()) => action,
             Err(reason) => Action::drop(action.generation, reason),
         }
@@ -104,14 +113,30 @@ impl Edge {
             // An answer is one even if rules allow it as well: it does not open what it answers.
             action = action.as_reply();
         }
-        let l4 = (self.lanes.parsed[lane].l4, self.lanes.parsed[lane].l4_offset);
-        let timeout = first_timeout(l4.0, frame, l4.1);
+        let parsed = &self.lanes.parsed[lane];
+        if !refused && parsed.l4 == L4::Tcp && !self.may_open(tables, &key, frame, parsed) {
+            return Some(Action::drop(action.generation, DropReason::NoConnection));
+        }
+        let timeout = first_timeout(parsed.l4);
         match self.remember(tables, hash, &key, action, timeout, frame.len(), now) {
-            Remembered::At(slot) => action = self.tracked(action, slot, lane, frame, now),
+            Remembered::At(slot) => {
+                self.introduce(tables, slot, &key);
+                action = self.tracked(tables, action, slot, lane, frame, now);
+            }
             Remembered::NotWorthIt => {}
             Remembered::NoRoom => io.ledger.count(Gauge::Uncached, 1),
         }
         Some(action)
+    }
+
+    /// A TCP connection begins with a SYN, unless the tenant's are picked up in their middle; what comes from the other
+    /// side of one that is known begins nothing.
+    fn may_open(&self, tables: &Tables, key: &FlowKey, frame: &[u8], parsed: &wire::Parsed) -> bool {
+        let is_known = || {
+            let reverse = decide::reverse(tables, key);
+            reverse.is_some_and(|reverse| self.flows.find(self.flows.hash(&reverse), &reverse).is_some())
+        };
+        opens_connection(tables, key, frame, parsed) || is_known()
     }
 
     /// Puts a decision into the table, if it is worth it and there is room.

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use program::{Flow, Ingress, PortId, Service, TenantId, VtepId};
 use tables::flow::FlowKey;
-use wire::{L3, L4, Parsed};
+use wire::{L3, L4, Parsed, Quoted};
 
 /// The addresses are IPv6.
 const IPV6: u8 = 1;
@@ -222,15 +222,14 @@ pub fn datagram(key: &FlowKey, id: u32) -> FlowKey {
 pub fn quoted(frame: &[u8], parsed: &Parsed, error: &FlowKey) -> Option<FlowKey> {
     let quoted = parsed.quoted(frame).ok()??;
     let mut key = FlowKey { tenant: error.tenant, protocol: quoted.protocol, ..FlowKey::default() };
-    let l4_offset = if let Some(header) = quoted.ipv4(frame) {
+    let l4_offset = quoted_l4(frame, &quoted)?;
+    if let Some(header) = quoted.ipv4(frame) {
         key.src[..4].copy_from_slice(&header.src);
         key.dst[..4].copy_from_slice(&header.dst);
-        quoted.offset + header.header_len() as u16
     } else {
         let header = quoted.ipv6(frame)?;
         (key.src, key.dst, key.kind) = (header.src, header.dst, IPV6);
-        quoted.offset + wire::ipv6::HEADER_LEN as u16
-    };
+    }
     match quoted.l4 {
         L4::Tcp | L4::Udp | L4::Sctp => {
             key.l4 = u32::from(quoted.src_port) << 16 | u32::from(quoted.dst_port)
@@ -246,6 +245,24 @@ pub fn quoted(frame: &[u8], parsed: &Parsed, error: &FlowKey) -> Option<FlowKey>
         L4::None | L4::Unknown => {}
     }
     Some(key)
+}
+
+/// The sequence number of the TCP segment that an ICMP error quotes; `None` when it quotes none, or not so much of it.
+pub fn quoted_sequence(frame: &[u8], parsed: &Parsed) -> Option<u32> {
+    let quoted = parsed.quoted(frame).ok()??;
+    if quoted.l4 != L4::Tcp {
+        return None;
+    }
+    let l4 = usize::from(quoted_l4(frame, &quoted)?);
+    Some(u32::from_be_bytes(*frame.get(l4 + 4..)?.first_chunk()?))
+}
+
+/// Where the header behind a quoted IP header starts.
+fn quoted_l4(frame: &[u8], quoted: &Quoted) -> Option<u16> {
+    match quoted.ipv4(frame) {
+        Some(header) => Some(quoted.offset + header.header_len() as u16),
+        None => quoted.ipv6(frame).map(|_| quoted.offset + wire::ipv6::HEADER_LEN as u16),
+    }
 }
 
 /// Source and destination address of an IP packet; `None` for anything else.

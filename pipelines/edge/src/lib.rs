@@ -88,6 +88,8 @@ pub struct Edge {
     hits: u64,
     /// Among how many workers a tenant's bounds are divided.
     workers: u16,
+    /// TCP segments of the burst in hand that are outside their connection's windows.
+    out_of_window: u64,
 }
 
 impl Edge {
@@ -103,6 +105,7 @@ impl Edge {
             icmp_errors: vec![RateLimit::new(ICMP_ERRORS_PER_SECOND, ICMP_ERROR_BURST); limit::TENANTS],
             hits: 0,
             workers: 1,
+            out_of_window: 0,
         }
     }
 
@@ -163,6 +166,7 @@ impl<B: Backend> Pipeline<B> for Edge {
             self.judge(tables, lane, buf, io, now);
         }
         io.ledger.count(Gauge::Hits, core::mem::take(&mut self.hits));
+        io.ledger.count(Gauge::OutOfWindow, core::mem::take(&mut self.out_of_window));
     }
 
     #[inline]

@@ -61,8 +61,13 @@ impl Edge {
             .and_then(|quoted| decide::place_sender(tables, &quoted));
         let related = quoted.is_some_and(|quoted| {
             let answer_of = decide::opener(tables, &quoted);
-            self.is_open(tables, &quoted, now)
-                || answer_of.is_some_and(|opener| self.is_open(tables, &opener, now))
+            let was_sent = || {
+                let sequence = key::quoted_sequence(buf.bytes(), parsed);
+                sequence.is_none_or(|sequence| self.may_be_quoted(&quoted, sequence))
+            };
+            let is_open = self.is_open(tables, &quoted, now)
+                || answer_of.is_some_and(|opener| self.is_open(tables, &opener, now));
+            is_open && was_sent()
         });
         let action = match decide::deliver_reply(tables, &key) {
             Ok(allowed) if related => allowed.action(tables, &key),

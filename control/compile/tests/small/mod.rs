@@ -136,6 +136,7 @@ fn tenant(ports: Vec<u16>) -> impl Strategy<Value = Tenant> {
             routes,
             flow_quota: 1,
             fragment_quota: 1,
+            connections: Default::default(),
         }
     })
 }

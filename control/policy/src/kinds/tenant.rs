@@ -3,13 +3,14 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use program::{Connections, MidStream, Windows};
 use wire::Mac;
 
 use crate::{
     Labels, Name, Position, Protocol, Spanned,
     kinds::network_policy::is_port_name,
     limit::TENANT_PORTS_MAX,
-    read::{Fields, Read, Report, quote},
+    read::{Fields, Read, Report, quote, word},
     yaml::Node,
 };
 
@@ -46,6 +47,8 @@ pub struct Tenant {
     pub flow_quota: u32,
     /// Most datagrams in fragments in one worker.
     pub fragment_quota: u32,
+    /// How strictly its TCP connections are followed.
+    pub connections: Connections,
     /// Nothing in it was left out because of an error.
     pub(crate) is_whole: bool,
 }
@@ -162,10 +165,22 @@ impl Tenant {
         let remotes = fields.list("remotes");
         let Quota { flows: flow_quota, fragments: fragment_quota } =
             fields.optional("quota").unwrap_or_default();
+        let connections = fields.optional("connections").map_or_else(Connections::default, |Given(it)| it);
         let is_whole = fields.finish();
         let vni = vni?;
         let gateway = gateway.unwrap_or_default().of(vni);
-        Some(Self { name, labels, vni, gateway, ports, remotes, flow_quota, fragment_quota, is_whole })
+        Some(Self {
+            name,
+            labels,
+            vni,
+            gateway,
+            ports,
+            remotes,
+            flow_quota,
+            fragment_quota,
+            connections,
+            is_whole,
+        })
     }
 }
 
@@ -250,6 +265,37 @@ impl Read for NamedPort {
             return None;
         }
         Some(Self { name, protocol: protocol?, port: u16::try_from(*port?).ok()? })
+    }
+}
+
+/// `connections` as a file gives it.
+struct Given(Connections);
+
+impl Read for Given {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        let mut fields = Fields::of(node, "the connections", report)?;
+        let mid_stream = fields.optional("midStream").map(|MidStreamWord(word)| word).unwrap_or_default();
+        let windows = fields.optional("windows").map(|WindowsWord(word)| word).unwrap_or_default();
+        fields.finish();
+        Some(Self(Connections { mid_stream, windows }))
+    }
+}
+
+struct MidStreamWord(MidStream);
+
+impl Read for MidStreamWord {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        let words = [("Accept", MidStream::Accept), ("Deny", MidStream::Deny)];
+        word(node, "what becomes of a connection met in its middle", &words, report).map(Self)
+    }
+}
+
+struct WindowsWord(Windows);
+
+impl Read for WindowsWord {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        let words = [("Strict", Windows::Strict), ("Loose", Windows::Loose)];
+        word(node, "what becomes of a segment outside the windows", &words, report).map(Self)
     }
 }
 

@@ -1,6 +1,7 @@
 //! One flow: two cache lines when its action and its state have 16 bytes each.
 
 use super::FlowKey;
+use crate::wheel::{Link, Timed};
 use packet::Nanos;
 
 /// How long a flow may be idle, in whole milliseconds.
@@ -43,21 +44,23 @@ pub struct Entry<A, S = ()> {
     pub action: A,
     /// When its last packet came.
     pub last_seen: Nanos,
-    /// When it was inserted.
-    pub created: Nanos,
     /// Packets counted by `touch`.
     pub packets: u64,
     /// Bytes counted by `touch`.
     pub bytes: u64,
+    /// Its neighbours in the wheel of its tenant; of a free entry, `u32::MAX`.
+    pub(super) next: u32,
+    pub(super) prev: u32,
     /// How long it may be idle.
-    pub timeout: Timeout,
+    pub(super) timeout: Timeout,
     /// Its home bucket.
     pub(super) home: u32,
     /// The bucket it lives in; of a free entry, the next free one.
     pub(super) place: u32,
     pub(super) tenant: u16,
     pub(super) lane: u8,
-    pub(super) live: bool,
+    /// Which slot of the wheel it is in.
+    pub(super) slot: u8,
     /// What the pipeline keeps of its protocol, as new when it is inserted; 16 bytes are intended.
     pub state: S,
 }
@@ -72,6 +75,12 @@ impl<A, S> Entry<A, S> {
         &self.key
     }
 
+    /// How long it may be idle.
+    #[inline(always)]
+    pub const fn timeout(&self) -> Timeout {
+        self.timeout
+    }
+
     /// Whose quota it is counted on.
     #[inline(always)]
     pub const fn tenant(&self) -> u16 {
@@ -83,6 +92,37 @@ impl<A, S> Entry<A, S> {
     pub fn is_expired(&self, now: Nanos) -> bool {
         self.timeout.is_over(now.since(self.last_seen))
     }
+
+    /// When it expires if no more packet comes.
+    pub(super) fn deadline(&self) -> Nanos {
+        match self.timeout {
+            Timeout::NEVER => Nanos::NEVER,
+            Timeout(millis) => Nanos(self.last_seen.0.saturating_add(u64::from(millis) * 1_000_000)),
+        }
+    }
+
+    /// True when another flow may have its place: what is short-lived anyway (opening, closing, refused), or has been
+    /// idle for a sixteenth of its timeout.
+    pub(super) fn gives_way(&self, now: Nanos) -> bool {
+        let sixteenth = Timeout(self.timeout.0 / 16);
+        self.timeout <= SHORT_LIVED
+            || self.timeout != Timeout::NEVER && sixteenth.is_over(now.since(self.last_seen))
+    }
+}
+
+/// Flows that may be idle for no longer than this give way at any time.
+const SHORT_LIVED: Timeout = Timeout::from_secs(60);
+
+impl<A, S> Timed for Entry<A, S> {
+    #[inline(always)]
+    fn link(&self) -> Link {
+        Link { next: self.next, prev: self.prev, slot: self.slot }
+    }
+
+    #[inline(always)]
+    fn set_link(&mut self, link: Link) {
+        (self.next, self.prev, self.slot) = (link.next, link.prev, link.slot);
+    }
 }
 
 impl<A: Default, S: Default> Entry<A, S> {
@@ -91,7 +131,6 @@ impl<A: Default, S: Default> Entry<A, S> {
             key: FlowKey::default(),
             action: A::default(),
             last_seen: Nanos(0),
-            created: Nanos(0),
             packets: 0,
             bytes: 0,
             timeout: Timeout::NEVER,
@@ -99,7 +138,9 @@ impl<A: Default, S: Default> Entry<A, S> {
             place: 0,
             tenant: 0,
             lane: 0,
-            live: false,
+            next: Link::NONE.next,
+            prev: Link::NONE.prev,
+            slot: Link::NONE.slot,
             state: S::default(),
         }
     }

@@ -23,7 +23,7 @@ pub use entry::{Entry, Timeout};
 pub use index::MAX_LOAD_PERCENT;
 pub(crate) use key::Secret;
 pub use key::{FlowHash, FlowKey};
-pub use table::{FlowTable, Full, Slot};
+pub use table::{FlowTable, Full, Share, Slot};
 
 #[cfg(test)]
 mod tests;

@@ -3,11 +3,19 @@
 use super::entry::{Entry, Timeout};
 use super::index::{Index, Place};
 use super::key::{FlowHash, FlowKey, Secret};
+use crate::wheel::{Timed, Wheels};
 use packet::Nanos;
 use packet::arch::prefetch_read;
 
 /// Marks the end of the free list.
 const NONE: u32 = u32::MAX;
+/// Entries that one insert looks at for one that gives way: those that were seen since they were put into the wheel are
+/// put back, and the next one is looked at.
+const EVICTION_LOOKS: usize = 8;
+/// Wheels that one call of `expire` turns.
+const WHEELS_PER_CALL: usize = 64;
+/// Tenants looked at, at each insert into a full table, for the one that has most flows.
+const TENANTS_PER_LOOK: usize = 8;
 
 /// The number of an entry in its table. It names the same flow until the next `insert`, `remove` or `expire`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -17,9 +25,9 @@ pub struct Slot(pub u32);
 /// Why an insert was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Full {
-    /// The tenant has as many flows as its quota allows, or there is no such tenant.
+    /// The tenant has as many flows as its quota allows and none of them gives way, or there is no such tenant.
     Quota,
-    /// The table is at its capacity.
+    /// The table is at its capacity, and the tenant that has most flows has none that gives way.
     Table,
     /// Both buckets of the key are full.
     Bucket,
@@ -37,10 +45,19 @@ impl core::fmt::Display for Full {
 
 impl core::error::Error for Full {}
 
-#[derive(Clone, Copy)]
-struct Tenant {
-    in_use: u32,
-    quota: u32,
+/// A tenant's share of a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// Flows in the table.
+    pub in_use: u32,
+    /// Most flows that it may have.
+    pub quota: u32,
+    /// Flows that gave way to others of the tenant, so far.
+    pub evicted: u64,
+    /// Flows that gave way to another tenant's, since the table was full and this tenant had most, so far.
+    pub displaced: u64,
+    /// Flows that found no room, so far.
+    pub refused: u64,
 }
 
 /// An exact-match table of at most `capacity` flows, each with an action `A` and a protocol state `S`.
@@ -48,33 +65,47 @@ pub struct FlowTable<A, S = ()> {
     secret: Secret,
     index: Index,
     entries: Box<[Entry<A, S>]>,
-    tenants: Box<[Tenant]>,
+    tenants: Box<[Share]>,
+    /// Of each tenant, which of its flows expires first.
+    wheels: Wheels,
+    /// The tenant that was seen to have most flows.
+    heaviest: usize,
     /// Head of the list of entries that were used and are free again.
     free: u32,
     /// Entries from here on were never used.
     fresh: u32,
     len: u32,
-    /// The next entry that `expire` looks at.
-    hand: u32,
+    /// Tenants from here on never had a flow.
+    used: usize,
+    /// The tenant whose wheel `expire` turns next.
+    hand: usize,
+    /// The tenant that is compared with the heaviest next.
+    weighed: usize,
 }
 
 impl<A: Copy + Default, S: Copy + Default> FlowTable<A, S> {
     /// A table for `capacity` flows (at least 1, at most 2^24) of `tenants` tenants (at most 2^16), numbered from 0.
     ///
     /// All memory is taken now: 128 bytes an entry with an action and a state of 16 each, and 13 to 27 bytes an entry for the index.
-    /// `seed` must be unknown to whoever sends packets. No tenant has a quota at first.
+    /// And 1 KiB a tenant for its wheel, once it has flows. `seed` must be unknown to whoever sends packets. No tenant has
+    /// a quota at first.
     pub fn new(capacity: usize, tenants: usize, seed: u64) -> Self {
         let capacity = capacity.clamp(1, 1 << 24);
-        let tenant = Tenant { in_use: 0, quota: u32::MAX };
+        let share = Share { in_use: 0, quota: u32::MAX, evicted: 0, displaced: 0, refused: 0 };
+        let tenants = tenants.min(1 << 16);
         Self {
             secret: Secret::new(seed),
             index: Index::new(capacity),
             entries: core::iter::repeat_with(Entry::free).take(capacity).collect(),
-            tenants: vec![tenant; tenants.min(1 << 16)].into_boxed_slice(),
+            tenants: vec![share; tenants].into_boxed_slice(),
+            wheels: Wheels::new(tenants),
+            heaviest: 0,
             free: NONE,
             fresh: 0,
             len: 0,
+            used: 0,
             hand: 0,
+            weighed: 0,
         }
     }
 
@@ -149,14 +180,29 @@ impl<A: Copy + Default, S: Copy + Default> FlowTable<A, S> {
         &self.entries[slot.0 as usize]
     }
 
-    /// As [`FlowTable::entry`], to change its action or timeout.
+    /// As [`FlowTable::entry`], to change its action or state.
     #[inline(always)]
     pub fn entry_mut(&mut self, slot: Slot) -> &mut Entry<A, S> {
         &mut self.entries[slot.0 as usize]
     }
 
+    /// Sets how long a flow may be idle from its last packet on.
+    pub fn set_timeout(&mut self, slot: Slot, timeout: Timeout) {
+        let entry = &mut self.entries[slot.0 as usize];
+        let before = core::mem::replace(&mut entry.timeout, timeout);
+        // A later time is found out when the earlier one has come.
+        if timeout < before && entry.link().is_in() {
+            let (tenant, deadline) = (usize::from(entry.tenant), entry.deadline());
+            self.wheels.schedule(tenant, &mut self.entries, slot.0, deadline);
+        }
+    }
+
     /// Adds a flow, last seen `now`, with no packet counted yet. An entry with the same key is removed first, whatever
-    /// the outcome. Before it refuses for want of room it removes the expired entries in the key's two buckets.
+    /// the outcome. Both its cache lines are written anew.
+    ///
+    /// Who is out of room makes some: beyond its quota, a tenant's flow that would expire first gives way, if it does
+    /// (opening, closing and refused ones do; others when they have been idle for a sixteenth of their timeout). In a
+    /// full table that is a flow of the tenant that has most. In two full buckets it is what has expired.
     pub fn insert(
         &mut self,
         hash: FlowHash,
@@ -169,46 +215,55 @@ impl<A: Copy + Default, S: Copy + Default> FlowTable<A, S> {
         if let Some(old) = self.find(hash, key) {
             self.remove(old);
         }
-        let place = match self.room(hash, tenant) {
+        let place = match self.make_room(hash, tenant, now) {
             Ok(place) => place,
-            Err(_) => {
-                self.reclaim(hash, now);
-                self.room(hash, tenant)?
+            Err(full) => {
+                if let Some(share) = self.tenants.get_mut(usize::from(tenant)) {
+                    share.refused += 1;
+                }
+                return Err(full);
             }
         };
         let number = self.take_free();
         let home = self.index.put(place, hash, number);
-        self.tenants[usize::from(tenant)].in_use += 1;
         self.entries[number as usize] = Entry {
             key: *key,
             action,
             last_seen: now,
-            created: now,
-            packets: 0,
-            bytes: 0,
             timeout,
             home,
             place: place.bucket,
             tenant,
             lane: place.lane,
-            live: true,
-            state: S::default(),
+            ..Entry::free()
         };
+        self.charge(usize::from(tenant));
+        let deadline = self.entries[number as usize].deadline();
+        self.wheels.wind(usize::from(tenant), now);
+        self.wheels.schedule(usize::from(tenant), &mut self.entries, number, deadline);
         Ok(Slot(number))
     }
 
     /// Removes a flow and returns its action; `None` when there is none in `slot`.
     pub fn remove(&mut self, slot: Slot) -> Option<A> {
-        let entry = self.entries.get_mut(slot.0 as usize).filter(|entry| entry.live)?;
+        let entry = self.entries.get(slot.0 as usize).filter(|entry| entry.link().is_in())?;
+        let (tenant, action) = (usize::from(entry.tenant), entry.action);
+        self.wheels.cancel(tenant, &mut self.entries, slot.0);
+        self.release(slot.0);
+        Some(action)
+    }
+
+    /// Frees an entry that is in no wheel any more.
+    fn release(&mut self, number: u32) {
+        let entry = &mut self.entries[number as usize];
         self.index.clear(Place { bucket: entry.place, lane: entry.lane }, entry.home);
         self.tenants[usize::from(entry.tenant)].in_use -= 1;
-        entry.live = false;
         // No key has ones here: a candidate that was found before this is not confirmed after it.
         entry.key.zero = [0xff; 6];
+        entry.state = S::default();
         entry.place = self.free;
-        self.free = slot.0;
+        self.free = number;
         self.len -= 1;
-        Some(entry.action)
     }
 
     /// Sets how many flows a tenant may have; false when there is no such tenant. Flows beyond it stay until they end.
@@ -219,23 +274,44 @@ impl<A: Copy + Default, S: Copy + Default> FlowTable<A, S> {
 
     /// Flows of a tenant in the table; zero when there is no such tenant.
     pub fn in_use(&self, tenant: u16) -> usize {
-        self.tenants.get(usize::from(tenant)).map_or(0, |tenant| tenant.in_use as usize)
+        self.share(tenant).map_or(0, |share| share.in_use as usize)
     }
 
-    /// Looks at the next `budget` entries, going round, and removes those that have expired; returns how many.
+    /// What a tenant has of the table; `None` when there is no such tenant.
+    pub fn share(&self, tenant: u16) -> Option<&Share> {
+        self.tenants.get(usize::from(tenant))
+    }
+
+    /// Removes flows that have expired, looking at `budget` entries at most, and returns how many went.
     ///
-    /// Never looks at more than were ever in use at once, and at each of them once. A flow is thus gone at the latest
-    /// `capacity / budget` calls after it expired; until then it is a miss to `touch`.
+    /// Turns the wheels of 64 tenants at most, of those that ever had a flow, and goes on with the next ones at the next
+    /// call: what has expired is gone two ticks (2 ms) and `tenants / 64` calls later, if the budget suffices; until then
+    /// it is a miss to `touch`.
     pub fn expire(&mut self, now: Nanos, budget: usize) -> usize {
-        let before = self.len;
-        for _ in 0..budget.min(self.fresh as usize) {
-            let entry = &self.entries[self.hand as usize];
-            if entry.live && entry.is_expired(now) {
-                self.remove(Slot(self.hand));
+        let (before, mut left) = (self.len, budget);
+        for _ in 0..WHEELS_PER_CALL.min(self.used) {
+            left -= self.turn(self.hand, now, left);
+            if left == 0 {
+                break;
             }
-            self.hand = if self.hand + 1 < self.fresh { self.hand + 1 } else { 0 };
+            self.hand = (self.hand + 1) % self.used;
         }
         (before - self.len) as usize
+    }
+
+    /// Turns a tenant's wheel to `now`, as far as `budget` looks go; returns how many it took.
+    fn turn(&mut self, tenant: usize, now: Nanos, budget: usize) -> usize {
+        for looks in 0..budget {
+            let Some(number) = self.wheels.due(tenant, &mut self.entries, now) else { return looks };
+            let entry = &self.entries[number as usize];
+            if entry.is_expired(now) {
+                self.release(number);
+            } else {
+                let deadline = entry.deadline();
+                self.wheels.schedule(tenant, &mut self.entries, number, deadline);
+            }
+        }
+        budget
     }
 
     /// Slots that were ever in use: a dump need not look beyond.
@@ -250,19 +326,86 @@ impl<A: Copy + Default, S: Copy + Default> FlowTable<A, S> {
         let from = (from.0 as usize).min(used);
         let to = from.saturating_add(count).min(used);
         let slots = from as u32..;
-        slots.map(Slot).zip(&self.entries[from..to]).filter(|(_, entry)| entry.live)
+        slots.map(Slot).zip(&self.entries[from..to]).filter(|(_, entry)| entry.link().is_in())
     }
 
-    /// Where a new entry could go, and why it could not.
-    fn room(&self, hash: FlowHash, tenant: u16) -> Result<Place, Full> {
-        let tenant = self.tenants.get(usize::from(tenant)).ok_or(Full::Quota)?;
-        if tenant.in_use >= tenant.quota {
+    /// Where a new entry goes, after somebody has made room if there was none.
+    fn make_room(&mut self, hash: FlowHash, tenant: u16, now: Nanos) -> Result<Place, Full> {
+        let tenant = usize::from(tenant);
+        if tenant >= self.tenants.len() {
+            return Err(Full::Quota);
+        }
+        if self.index.vacancy(hash).is_none() {
+            self.reclaim(hash, now);
+            self.index.vacancy(hash).ok_or(Full::Bucket)?;
+        }
+        // Twice: a quota that was lowered is come to in small steps.
+        for _ in 0..2 {
+            if self.is_over_quota(tenant) && self.evict(tenant, now) {
+                self.tenants[tenant].evicted += 1;
+            }
+        }
+        if self.is_over_quota(tenant) {
             return Err(Full::Quota);
         }
         if self.len() == self.capacity() {
-            return Err(Full::Table);
+            let heaviest = self.weigh();
+            if !self.evict(heaviest, now) {
+                return Err(Full::Table);
+            }
+            let share = &mut self.tenants[heaviest];
+            *(if heaviest == tenant { &mut share.evicted } else { &mut share.displaced }) += 1;
         }
         self.index.vacancy(hash).ok_or(Full::Bucket)
+    }
+
+    fn is_over_quota(&self, tenant: usize) -> bool {
+        self.tenants[tenant].in_use >= self.tenants[tenant].quota
+    }
+
+    /// Removes that flow of a tenant which expires first, if it gives way; false when it does not, or there is none.
+    fn evict(&mut self, tenant: usize, now: Nanos) -> bool {
+        let in_use = self.tenants[tenant].in_use;
+        self.turn(tenant, now, EVICTION_LOOKS);
+        if self.tenants[tenant].in_use < in_use {
+            return true;
+        }
+        for _ in 0..EVICTION_LOOKS {
+            let Some(number) = self.wheels.first(tenant) else { return false };
+            let (slot, deadline) = (Slot(number), self.entries[number as usize].deadline());
+            let before = self.entries[number as usize].link();
+            self.wheels.schedule(tenant, &mut self.entries, number, deadline);
+            if self.entries[number as usize].link().slot == before.slot {
+                return self.evict_if_it_gives_way(slot, now);
+            }
+        }
+        let first = self.wheels.first(tenant).map(Slot);
+        first.is_some_and(|slot| self.evict_if_it_gives_way(slot, now))
+    }
+
+    fn evict_if_it_gives_way(&mut self, slot: Slot, now: Nanos) -> bool {
+        let entry = &self.entries[slot.0 as usize];
+        let gives_way = entry.is_expired(now) || entry.gives_way(now);
+        gives_way && self.remove(slot).is_some()
+    }
+
+    fn charge(&mut self, tenant: usize) {
+        self.tenants[tenant].in_use += 1;
+        self.used = self.used.max(tenant + 1);
+        if self.tenants[tenant].in_use > self.tenants[self.heaviest].in_use {
+            self.heaviest = tenant;
+        }
+    }
+
+    /// The tenant that has most flows. One that has fewer than before may be taken for it for some inserts more.
+    fn weigh(&mut self) -> usize {
+        for _ in 0..TENANTS_PER_LOOK {
+            self.weighed = (self.weighed + 1) % self.tenants.len();
+            if self.tenants[self.weighed].in_use > self.tenants[self.heaviest].in_use {
+                self.heaviest = self.weighed;
+            }
+        }
+        self.heaviest
     }
 
     /// Removes what has expired in both buckets of `hash`.

@@ -126,7 +126,7 @@ impl Pair {
             Op::Expire { budget } => {
                 let before = self.flows.len();
                 let removed = self.table.expire(self.now(), budget);
-                self.forget_expired(usize::MAX);
+                assert_eq!(self.forget(), 0, "only what has expired goes");
                 assert_eq!(before - self.flows.len(), removed);
                 assert!(removed <= budget);
             }
@@ -154,6 +154,7 @@ impl Pair {
         let action = u128::from(self.serial).to_le_bytes();
         let (key, now) = (key(number), self.now());
         let hash = self.hash(&key);
+        let evictions = self.evictions();
         let outcome = self.table.insert(hash, &key, action, tenant, now, Timeout::from_millis(timeout_ms));
         self.flows.remove(&number);
         if let Ok(slot) = outcome {
@@ -161,13 +162,25 @@ impl Pair {
             let flow = Flow { action, tenant, last_seen_ns: self.now_ns, timeout_ms, packets: 0, bytes: 0 };
             self.flows.insert(number, flow);
         }
-        self.forget_expired(16);
+        // Two for the quota, one for the table; of those that have expired some go uncounted.
+        let evictions = self.evictions() - evictions;
+        assert!(self.forget() as u64 <= evictions && evictions <= 3, "who gave way is counted");
         let of_tenant = self.flows.values().filter(|flow| flow.tenant == tenant).count();
         let quota = self.quotas.get(usize::from(tenant)).copied().unwrap_or(0);
+        // What stays for ever is what does not give way here.
+        let stays = |flow: &&Flow| flow.timeout_ms == u32::MAX;
         match outcome {
             Ok(_) => assert!(of_tenant <= quota),
-            Err(Full::Quota) => assert!(of_tenant >= quota),
-            Err(Full::Table) => assert_eq!(self.flows.len(), self.table.capacity()),
+            Err(Full::Quota) => {
+                assert!(of_tenant >= quota);
+                let mut of_tenant = self.flows.values().filter(|flow| flow.tenant == tenant);
+                let was_lowered = of_tenant.clone().count() > quota;
+                assert!(quota == 0 || was_lowered || of_tenant.any(|flow| stays(&flow)));
+            }
+            Err(Full::Table) => {
+                assert_eq!(self.flows.len(), self.table.capacity());
+                assert!(self.flows.values().any(|flow| stays(&flow)));
+            }
             Err(Full::Bucket) => assert!(self.both_buckets_are_full_of_fresh_flows(hash)),
         }
     }
@@ -178,15 +191,24 @@ impl Pair {
         there.len() == expected && there.iter().all(|&slot| !self.table.entry(slot).is_expired(self.now()))
     }
 
-    /// Drops from the model what the table no longer has: at most `most` flows, every one of them expired.
-    fn forget_expired(&mut self, most: usize) {
+    /// Flows that gave way so far.
+    fn evictions(&self) -> u64 {
+        let shares = (0..TENANTS).filter_map(|tenant| self.table.share(tenant));
+        shares.map(|share| share.evicted + share.displaced).sum()
+    }
+
+    /// Drops from the model what the table no longer has; returns how many of those had not expired. Only what is
+    /// short-lived gives way.
+    fn forget(&mut self) -> usize {
         let there = |number: &u32| self.table.find(self.hash(&key(*number)), &key(*number)).is_some();
         let gone: Vec<u32> = self.flows.keys().copied().filter(|number| !there(number)).collect();
-        assert!(gone.len() <= most);
+        let mut fresh = 0;
         for number in gone {
             let flow = self.flows.remove(&number).unwrap();
-            assert!(flow.is_expired(self.now_ns), "{flow:?} was removed while fresh");
+            assert!(flow.timeout_ms != u32::MAX, "{flow:?} was removed, and never gives way");
+            fresh += usize::from(!flow.is_expired(self.now_ns));
         }
+        fresh
     }
 
     fn check(&self) {
@@ -241,7 +263,7 @@ proptest! {
         }
         pair.check();
         // In the end all that can expire does, and nothing else.
-        pair.now_ns = u64::MAX;
+        pair.now_ns += 100 * 86_400 * 1_000_000_000;
         pair.apply(&Op::Expire { budget: usize::MAX });
         prop_assert!(pair.flows.values().all(|flow| flow.timeout_ms == u32::MAX));
         pair.check();

@@ -1,0 +1,5 @@
+#![expect(clippy::unwrap_used, reason = "the functions beside the tests are tests too")]
+
+mod conversations;
+mod sctp;
+mod tcp;
