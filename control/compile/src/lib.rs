@@ -29,6 +29,7 @@ pub struct Compiled {
 /// - A tenant keeps the id that its name had in `previous`, a tunnel endpoint the id that its address had. A new one
 ///   gets the next index that was never used; what is gone leaves a hole, and a name that comes back is new.
 /// - A port's id is its place in the Fabric's list. Devices are opened at start, so their list must stay as it is.
+/// - The rules of a tenant that are as they were in `previous` are shared with it: see [`program::PlacedSet::set`].
 /// - The generation is one above that of `previous`, or 1.
 ///
 /// # Errors
@@ -40,22 +41,21 @@ pub fn compile(policy: &Policy, previous: Option<&Program>) -> Result<Compiled, 
     let devices = topology::devices(policy, previous, &mut errors);
     let vteps = ids::vteps(policy, previous, &mut errors);
     let tenants = ids::tenants(policy, previous, &mut errors);
-    let rules = rules::Rules::of(policy, &mut errors);
+    let rules = rules::Rules::of(policy, &tenants, previous, &mut errors);
     if errors.has_errors() {
         return Err(errors.sorted());
     }
-    let mut program = Program {
+    let program = Program {
         generation: Generation(previous.generation.0.wrapping_add(1).max(1)),
         digest: policy.digest,
         devices,
         uplink: Some(topology::uplink(policy)),
         vteps: topology::vteps(policy, &vteps),
-        sources: policy.sources.clone(),
-        ..Program::default()
+        tenants: topology::tenants(policy, &tenants, &vteps),
+        ports: topology::ports(policy, &tenants, &rules.of_ports),
+        rules: rules.sets,
+        sources: policy.sources.iter().map(|name| name.to_string()).collect(),
     };
-    let lists = rules.into_program(&mut program);
-    program.tenants = topology::tenants(policy, &tenants, &vteps);
-    program.ports = topology::ports(policy, &tenants, &lists);
     Ok(Compiled { program, warnings: Diagnostics::default() })
 }
 

@@ -72,5 +72,5 @@ fn rules_without_services_are_left_out() {
     policy.policies[0].ingress[0].services = Some(vec![]);
     let program = compile::compile(&policy, None).unwrap().program;
     assert_eq!(program.rules.len(), 1);
-    assert_eq!(program.rule_lists[program.ports[1].as_ref().unwrap().ingress.0 as usize], []);
+    assert_eq!(program.rules.list(program.ports[1].as_ref().unwrap().ingress).len(), 0);
 }

@@ -1,5 +1,7 @@
 //! Files to documents: the list of kinds, and the fields that all of them share.
 
+use std::sync::Arc;
+
 use crate::{
     API_VERSION, ClusterNetworkPolicy, ClusterTier, Diagnostic, Diagnostics, Fabric, Labels, Name,
     NetworkPolicy, Parsed, Place, Policy, PrefixTag, Severity, Source, Spanned, Statement, Tenant,
@@ -84,7 +86,7 @@ pub(crate) fn parse(sources: &[Source], statements: &[Source]) -> Result<Parsed,
     files.extend(statements.iter().map(|file| (file, Scope::Statements)));
     refuse_too_much(&files)?;
     files.sort_by(|(a, _), (b, _)| (&a.name, &a.bytes).cmp(&(&b.name, &b.bytes)));
-    let names: Vec<String> = files.iter().map(|(file, _)| file.name.clone()).collect();
+    let names: Vec<Arc<str>> = files.iter().map(|(file, _)| file.name.as_str().into()).collect();
     let mut report = Report::new(&names);
     let mut documents = Documents::default();
     for (index, (file, scope)) in files.iter().enumerate() {
@@ -131,7 +133,7 @@ impl ClusterNetworkPolicy {
 }
 
 impl Documents {
-    fn into_policy(mut self, sources: Vec<String>, digest: u64, fabric: Fabric) -> Policy {
+    fn into_policy(mut self, sources: Vec<Arc<str>>, digest: u64, fabric: Fabric) -> Policy {
         self.tenants.sort_by(|a, b| a.name.value.cmp(&b.name.value));
         self.policies.sort_by(|a, b| a.order().cmp(&b.order()));
         self.network_policies

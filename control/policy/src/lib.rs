@@ -17,6 +17,8 @@ mod read;
 mod suggest;
 mod yaml;
 
+use std::sync::Arc;
+
 pub use diagnostic::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics, Place, Related, Severity};
 pub use digest::digest;
 pub use kinds::{
@@ -67,7 +69,7 @@ pub struct Source {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Policy {
     /// Names of the files, sorted; [`Position::source`] is the index.
-    pub sources: Vec<String>,
+    pub sources: Vec<Arc<str>>,
     /// See [`digest`].
     pub digest: u64,
     /// The card.
@@ -114,7 +116,7 @@ pub fn parse_with_statements(sources: &[Source], statements: &[Source]) -> Resul
 impl Policy {
     /// A position by the name of its file, for diagnostics.
     pub fn place(&self, at: Position) -> Place<'_> {
-        let source = self.sources.get(at.source as usize).map_or("", String::as_str);
+        let source = self.sources.get(at.source as usize).map_or("", |name| name);
         Place { source, line: at.line, column: at.column }
     }
 

@@ -3,7 +3,7 @@
 //! A type says how it is read with [`Read`]; a map is read through [`Fields`], which knows the names that were asked
 //! for and reports the others.
 
-use std::{collections::BTreeMap, net::IpAddr, ops::RangeInclusive, str::FromStr};
+use std::{collections::BTreeMap, net::IpAddr, ops::RangeInclusive, str::FromStr, sync::Arc};
 
 use ipnet::IpNet;
 use wire::Mac;
@@ -16,7 +16,7 @@ use crate::{
 
 /// Collects diagnostics and turns positions into file names.
 pub(crate) struct Report<'a> {
-    sources: &'a [String],
+    sources: &'a [Arc<str>],
     pub diagnostics: Diagnostics,
     /// Errors so far, for telling whether a part was read without one.
     pub errors: usize,
@@ -29,7 +29,7 @@ pub(crate) struct Entry<'a, 's> {
 }
 
 impl<'a> Report<'a> {
-    pub fn new(sources: &'a [String]) -> Self {
+    pub fn new(sources: &'a [Arc<str>]) -> Self {
         Self { sources, diagnostics: Diagnostics::default(), errors: 0 }
     }
 
@@ -86,8 +86,8 @@ impl Drop for Entry<'_, '_> {
     }
 }
 
-fn place(sources: &[String], at: Position) -> Place<'_> {
-    let source = sources.get(at.source as usize).map_or("", String::as_str);
+fn place(sources: &[Arc<str>], at: Position) -> Place<'_> {
+    let source = sources.get(at.source as usize).map_or("", |name| name);
     Place { source, line: at.line, column: at.column }
 }
 
