@@ -4,10 +4,10 @@
 //! NetworkPolicies, whose order does not matter, then the operator's Baseline policies. What Kubernetes says without a
 //! rule is a rule here: that a NetworkPolicy closes what it selects, and that the pods that none selects are open.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, mem, sync::Arc};
 
 use policy::{
-    Action, ClusterNetworkPolicy, ClusterTier, Diagnostics, Direction, NetworkPolicy, Policy, Position,
+    Action, ClusterNetworkPolicy, ClusterTier, Diagnostics, Direction, Name, NetworkPolicy, Policy, Position,
     Protocol, Service, Tenant, TenantPolicy, TenantPort,
 };
 use program::{
@@ -16,6 +16,7 @@ use program::{
 };
 
 use crate::{
+    documents::{Documents, Inputs},
     error,
     hosts::{Hosts, Tags},
     ids::Ids,
@@ -32,7 +33,11 @@ const BLOCKS_MAX: usize = 1 << 22;
 pub(crate) struct Rules<'a> {
     pub sets: RuleSets,
     pub of_ports: PortLists<'a>,
+    pub recompiled: usize,
 }
+
+/// Tenants as they were compiled, by name.
+pub(crate) type Kept = BTreeMap<Name, (Inputs, OwnRules)>;
 
 impl<'a> Rules<'a> {
     /// The tenants in the order of their names, as far as there is room. A set that is as it was in `previous` is shared
@@ -41,15 +46,27 @@ impl<'a> Rules<'a> {
         policy: &'a Policy,
         ids: &Ids<&str, TenantId>,
         previous: &Program,
+        kept: &mut Kept,
         errors: &mut Diagnostics,
     ) -> Self {
-        let before = previous.rules.placed().iter().map(|placed| (placed.tenant, &placed.set)).collect();
-        let mut all = Self { sets: RuleSets::default(), of_ports: BTreeMap::new() };
+        let mut before = mem::take(kept);
+        let shared: SetsByTenant =
+            previous.rules.placed().iter().map(|placed| (placed.tenant, &placed.set)).collect();
+        let tags: Tags = policy.tags.iter().map(|tag| (&**tag.name, tag)).collect();
+        let mut all = Self { sets: RuleSets::default(), of_ports: BTreeMap::new(), recompiled: 0 };
         let mut room = Room { rules: limit::RULES, blocks: BLOCKS_MAX };
-        let tags: Tags = policy.tags.iter().map(|tag| (&**tag.name, &tag.prefixes[..])).collect();
         for tenant in &policy.tenants {
+            let name = &tenant.name.value;
             let documents = Documents::of(policy, tenant);
-            let own = match OwnRules::of(policy, &documents, &Hosts::of(tenant, &tags), room) {
+            let own = before
+                .remove(name)
+                .filter(|(inputs, own)| inputs.are(policy, &documents, &tags) && own.used.fits(&room));
+            let own = own.map(Ok).unwrap_or_else(|| {
+                all.recompiled += 1;
+                let own = OwnRules::of(policy, &documents, &Hosts::of(tenant, &tags), room)?;
+                Ok((Inputs::of(policy, &documents, &tags), own))
+            });
+            let (inputs, mut own) = match own {
                 Ok(own) => own,
                 Err(Refused { at, message }) => {
                     errors.push(error(policy.place(at), message));
@@ -57,15 +74,17 @@ impl<'a> Rules<'a> {
                 }
             };
             room = room.less(&own.used);
-            all.place(tenant, ids.get(&&*tenant.name.value), own, &before);
+            let id = ids.get(&&**name);
+            own.share(shared.get(&id).copied());
+            all.place(tenant, id, &own);
+            kept.insert(name.clone(), (inputs, own));
         }
         all
     }
 
-    fn place(&mut self, tenant: &'a Tenant, id: TenantId, own: OwnRules, before: &SetsByTenant) {
-        let set = before.get(&id).filter(|before| ***before == own.set).copied().unwrap_or(&own.set);
-        let RuleListId(first) = self.sets.push(id, set.clone()).first_list;
-        for (port, [egress, ingress]) in tenant.ports.iter().zip(own.of_ports) {
+    fn place(&mut self, tenant: &'a Tenant, id: TenantId, own: &OwnRules) {
+        let RuleListId(first) = self.sets.push(id, own.set.clone()).first_list;
+        for (port, [egress, ingress]) in tenant.ports.iter().zip(&own.of_ports) {
             let lists = (RuleListId(first + egress), RuleListId(first + ingress));
             self.of_ports.insert(&port.port.value, lists);
         }
@@ -83,6 +102,10 @@ struct Room {
 }
 
 impl Room {
+    const fn fits(&self, room: &Self) -> bool {
+        self.rules <= room.rules && self.blocks <= room.blocks
+    }
+
     const fn less(self, used: &Self) -> Self {
         Self { rules: self.rules - used.rules, blocks: self.blocks - used.blocks }
     }
@@ -95,7 +118,8 @@ struct Refused {
 }
 
 /// What the documents of one tenant come to.
-struct OwnRules {
+#[derive(Debug)]
+pub(crate) struct OwnRules {
     set: Arc<RuleSet>,
     /// For each port of the tenant its egress and its ingress list, as indices into the set's.
     of_ports: Vec<[u32; 2]>,
@@ -115,6 +139,13 @@ impl OwnRules {
         match set.refused {
             Some(refused) => Err(refused),
             None => Ok(Self { set: set.set.into(), of_ports, used: room.less(&set.room) }),
+        }
+    }
+
+    /// Takes the set of the program before when it says the same.
+    fn share(&mut self, before: Option<&Arc<RuleSet>>) {
+        if let Some(before) = before.filter(|before| **before == self.set) {
+            self.set = before.clone();
         }
     }
 }
@@ -154,7 +185,7 @@ impl<'a> SetBuilder<'a> {
             let Some(rules) = policy.rules(direction) else { continue };
             let slots = self.slots(Tier::Tenant, rules, hosts, direction);
             order.push(Block { owner: Owner::Network(policy), slots });
-            closing.push((policy, self.add_final(Tier::Tenant, Verdict::Deny, policy.name.at)));
+            closing.push((&**policy, self.add_final(Tier::Tenant, Verdict::Deny, policy.name.at)));
         }
         let mut baseline = Vec::new();
         for policy in cluster(ClusterTier::Baseline) {
@@ -334,34 +365,6 @@ impl<'a> SetBuilder<'a> {
         let source = self.sources.get(at.source as usize).cloned().unwrap_or_default();
         Origin { source, line: at.line }
     }
-}
-
-/// The documents that speak of one tenant, each in its order.
-struct Documents<'a> {
-    tenant: &'a Tenant,
-    policies: &'a [TenantPolicy],
-    networks: &'a [NetworkPolicy],
-    clusters: Vec<&'a ClusterNetworkPolicy>,
-}
-
-impl<'a> Documents<'a> {
-    fn of(policy: &'a Policy, tenant: &'a Tenant) -> Self {
-        let name = &tenant.name.value;
-        let clusters = policy.cluster_policies.iter();
-        Self {
-            tenant,
-            policies: own(&policy.policies, |policy| policy.tenant.value.cmp(name)),
-            networks: own(&policy.network_policies, |policy| policy.tenant.value.cmp(name)),
-            clusters: clusters.filter(|policy| policy.tenants.selects(&tenant.labels)).collect(),
-        }
-    }
-}
-
-/// The part of a sorted list that compares equal.
-fn own<T>(list: &[T], compare: impl Fn(&T) -> std::cmp::Ordering) -> &[T] {
-    let start = list.partition_point(|item| compare(item).is_lt());
-    let end = list.partition_point(|item| compare(item).is_le());
-    &list[start..end]
 }
 
 /// The rules of a tenant in one direction, before they are told apart by port.

@@ -1,8 +1,11 @@
 //! Checks between documents and within one: names that are used exist, nothing is owned twice, every endpoint can be
 //! reached. Each check runs on what could be read, and none complains of a name that may stand in what could not.
 
+mod again;
 mod rules;
 mod shadow;
+
+pub(crate) use again::Checked;
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +27,8 @@ const LINK_LOCAL: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0xfe80, 0, 0, 0, 0
 const OVERHEAD_V4_BYTES: u32 = 14 + 8 + 8 + 20;
 const OVERHEAD_V6_BYTES: u32 = 14 + 8 + 8 + 40;
 
-pub(crate) fn all(documents: &Documents, report: &mut Report) {
+/// With `checked`, what was checked before and still holds is not checked again.
+pub(crate) fn all(documents: &Documents, checked: Option<&mut Checked>, report: &mut Report) {
     one_fabric(documents, report);
     for fabric in &documents.fabrics {
         fabric_ports(fabric, report);
@@ -45,7 +49,7 @@ pub(crate) fn all(documents: &Documents, report: &mut Report) {
             mtu_fits(tenant, &known, report);
         }
     }
-    rules::all(documents, report);
+    rules::all(documents, checked, report);
 }
 
 /// Who had a key first.

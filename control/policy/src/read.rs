@@ -48,6 +48,15 @@ impl<'a> Report<'a> {
         self.diagnostics.push(Diagnostic::new(Severity::Error, Place::NOWHERE, message));
     }
 
+    /// Takes what some part of the work says, and gives it out as well.
+    pub fn part(&mut self, work: impl FnOnce(&mut Report)) -> Diagnostics {
+        let mut part = Report::new(self.sources);
+        work(&mut part);
+        self.errors += part.errors;
+        part.diagnostics.list.iter().cloned().for_each(|diagnostic| self.diagnostics.push(diagnostic));
+        part.diagnostics
+    }
+
     fn entry(&mut self, severity: Severity, at: Position, message: impl Into<String>) -> Entry<'_, 'a> {
         let diagnostic = Diagnostic::new(severity, place(self.sources, at), message);
         Entry { report: self, diagnostic: Some(diagnostic) }
@@ -110,6 +119,9 @@ pub(crate) struct Fields<'n, 'r, 's> {
     pub report: &'r mut Report<'s>,
 }
 
+/// Names that are asked for in most maps, so that few have to make room for more.
+const FIELDS_USUAL: usize = 8;
+
 impl<'n, 'r, 's> Fields<'n, 'r, 's> {
     /// `what` names the map in messages: "a rule", "the uplink".
     pub fn of(node: &'n Node, what: &'static str, report: &'r mut Report<'s>) -> Option<Self> {
@@ -118,7 +130,7 @@ impl<'n, 'r, 's> Fields<'n, 'r, 's> {
                 what,
                 at: node.at,
                 entries,
-                asked: vec![],
+                asked: Vec::with_capacity(FIELDS_USUAL),
                 misplaced: vec![],
                 missing: vec![],
                 errors_before: report.errors,
