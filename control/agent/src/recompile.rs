@@ -1,6 +1,10 @@
 //! Files to a program, at the cost of what has changed in them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    num::NonZero,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+};
 
 use compile::{Compiled, Compiler};
 use policy::{Diagnostics, Reader, Source};
@@ -23,7 +27,7 @@ impl Recompiler {
         sources: &[Source],
         previous: Option<&Program>,
     ) -> Result<Compiled, Diagnostics> {
-        let policy::Parsed { policy, mut warnings } = self.reader.parse(sources)?;
+        let policy::Parsed { policy, mut warnings } = self.reader.parse_by(sources, &[], parse_by_all)?;
         match self.compiler.compile(&policy, previous) {
             Ok(Compiled { program, warnings: more, recompiled }) => {
                 more.list.into_iter().for_each(|warning| warnings.push(warning));
@@ -37,6 +41,20 @@ impl Recompiler {
             }
         }
     }
+}
+
+/// On as many threads as there are processors for, when there is more than one file to parse.
+fn parse_by_all(files: &mut [&mut policy::Task<'_>]) {
+    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(files.len());
+    if threads < 2 {
+        return;
+    }
+    let share = files.len().div_ceil(threads);
+    thread::scope(|scope| {
+        for files in files.chunks_mut(share) {
+            scope.spawn(|| files.iter_mut().for_each(|file| file.run()));
+        }
+    });
 }
 
 /// [`policy::parse`] and [`compile::compile`] with the warnings of both.

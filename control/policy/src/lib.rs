@@ -31,7 +31,7 @@ pub use kinds::{
 };
 pub use name::Name;
 pub use position::{Position, Spanned};
-pub use reader::Reader;
+pub use reader::{Reader, Task};
 
 /// The `apiVersion` of floodway's own documents.
 pub const API_VERSION: &str = "floodway.dev/v1alpha1";

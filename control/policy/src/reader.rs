@@ -39,6 +39,9 @@ struct File {
     diagnostics: Diagnostics,
 }
 
+/// Files that are parsed before it is looked at what was wrong with them.
+const BATCH: usize = 64;
+
 type Given<'a> = [(&'a Source, Scope)];
 
 impl Reader {
@@ -47,20 +50,22 @@ impl Reader {
     /// # Errors
     /// As [`crate::parse`].
     pub fn parse(&mut self, sources: &[Source]) -> Result<Parsed, Diagnostics> {
-        self.parse_with_statements(sources, &[])
+        self.parse_by(sources, &[], |_| {})
     }
 
-    /// As [`crate::parse_with_statements`].
+    /// As [`crate::parse_with_statements`], for who has more than one thread: `run` is given files by the batch and may
+    /// run each of them on any thread. Those that it leaves are run after it.
     ///
     /// # Errors
     /// As [`crate::parse`].
-    pub fn parse_with_statements(
+    pub fn parse_by(
         &mut self,
         sources: &[Source],
         statements: &[Source],
+        run: impl FnMut(&mut [&mut Task<'_>]),
     ) -> Result<Parsed, Diagnostics> {
         let files = given(sources, statements)?;
-        self.parse_again(&files).unwrap_or_else(|| {
+        self.parse_again(&files, run).unwrap_or_else(|| {
             *self = Self { parsed_files: files.len(), ..Self::default() };
             parse_all(&files)
         })
@@ -73,75 +78,110 @@ impl Reader {
 
     /// `None` when there is more to say than is kept: which of it is told hangs on what was found before, so all has to
     /// be looked at in one go.
-    fn parse_again(&mut self, files: &Given) -> Option<Result<Parsed, Diagnostics>> {
-        self.parsed_files = 0;
+    fn parse_again(
+        &mut self,
+        files: &Given,
+        mut run: impl FnMut(&mut [&mut Task<'_>]),
+    ) -> Option<Result<Parsed, Diagnostics>> {
+        let keys = keys(files);
+        let numbers = self.number(&keys);
         let mut before = mem::take(&mut self.files);
-        let mut free = self.free_numbers(files, &before);
         let mut documents = Documents::default();
         let mut diagnostics = Diagnostics::default();
         let mut digests = Vec::new();
-        for (key, (source, scope)) in keys(files).into_iter().zip(files) {
-            let file = match before.remove(&key) {
-                Some(file) if file.scope == *scope && file.bytes == source.bytes => file,
-                old => self.read(&key, old.map(|old| old.number), source, *scope, &mut free),
-            };
-            file.diagnostics.list.iter().cloned().for_each(|diagnostic| diagnostics.push(diagnostic));
-            if diagnostics.is_full() {
-                return None;
+        self.parsed_files = 0;
+        let tasks: Vec<Task> = keys
+            .iter()
+            .zip(numbers)
+            .zip(files)
+            .map(|((key, number), &(source, scope))| {
+                let file =
+                    before.remove(key).filter(|file| file.scope == scope && file.bytes == source.bytes);
+                Task { names: &self.names, key, number, source, scope, file }
+            })
+            .collect();
+        let mut tasks = tasks.into_iter().peekable();
+        while tasks.peek().is_some() {
+            // A batch is what can be wrong in memory at once.
+            let mut batch: Vec<Task> = tasks.by_ref().take(BATCH).collect();
+            let mut new: Vec<&mut Task> = batch.iter_mut().filter(|task| task.file.is_none()).collect();
+            self.parsed_files += new.len();
+            run(&mut new);
+            for mut task in batch {
+                task.run();
+                let Task { key, source, scope, file: Some(file), .. } = task else { continue };
+                file.diagnostics.list.iter().cloned().for_each(|diagnostic| diagnostics.push(diagnostic));
+                if diagnostics.is_full() {
+                    return None;
+                }
+                documents.extend(&file.documents);
+                if scope == Scope::All {
+                    digests.push((source, file.digest));
+                }
+                self.files.insert(key.clone(), file);
             }
-            documents.extend(&file.documents);
-            if *scope == Scope::All {
-                digests.push((*source, file.digest));
-            }
-            self.files.insert(key, file);
         }
+        let digest = digest::of_files(digests.into_iter());
+        let diagnostics = self.check(&documents, diagnostics);
+        (!diagnostics.is_full()).then(|| finish(documents, diagnostics, files, &self.names, digest))
+    }
+
+    fn check(&mut self, documents: &Documents, diagnostics: Diagnostics) -> Diagnostics {
         let mut report = Report::new(&self.names);
         report.diagnostics = diagnostics;
-        check::all(&documents, Some(&mut self.checked), &mut report);
-        check_statements(&documents, &mut report);
-        let diagnostics = report.diagnostics;
-        (!diagnostics.is_full()).then(|| {
-            finish(documents, diagnostics, files, &self.names, digest::of_files(digests.into_iter()))
-        })
+        check::all(documents, Some(&mut self.checked), &mut report);
+        check_statements(documents, &mut report);
+        report.diagnostics
     }
 
-    /// Numbers of files that are not given any more.
-    fn free_numbers(&self, files: &Given, before: &BTreeMap<Key, File>) -> Vec<u32> {
+    /// The number of each file: the one that it had, or one that no file has any more, or a new one.
+    fn number(&mut self, keys: &[Key]) -> Vec<u32> {
+        let old: Vec<Option<u32>> =
+            keys.iter().map(|key| self.files.get(key).map(|file| file.number)).collect();
         let mut is_free = vec![true; self.names.len()];
-        for key in keys(files) {
-            if let Some(file) = before.get(&key) {
-                is_free[file.number as usize] = false;
-            }
-        }
-        (0..).zip(is_free).filter(|(_, is_free)| *is_free).map(|(number, _)| number).collect()
-    }
-
-    fn read(
-        &mut self,
-        key: &Key,
-        number: Option<u32>,
-        source: &Source,
-        scope: Scope,
-        free: &mut Vec<u32>,
-    ) -> File {
-        self.parsed_files += 1;
-        let number = number.or_else(|| free.pop()).unwrap_or_else(|| {
-            self.names.push(key.0.clone());
-            // There are fewer files than FILES_MAX.
-            self.names.len() as u32 - 1
+        old.iter().flatten().for_each(|number| is_free[*number as usize] = false);
+        let mut free = (0..).zip(is_free).filter(|(_, is_free)| *is_free).map(|(number, _)| number);
+        let numbers = keys.iter().zip(old).map(|(key, old)| {
+            let number = old.or_else(|| free.next()).unwrap_or_else(|| {
+                self.names.push(key.0.clone());
+                // There are fewer files than FILES_MAX.
+                self.names.len() as u32 - 1
+            });
+            self.names[number as usize] = key.0.clone();
+            number
         });
-        self.names[number as usize] = key.0.clone();
-        let mut report = Report::new(&self.names);
+        numbers.collect()
+    }
+}
+
+/// A file that is to be parsed, if it is not known.
+#[derive(Debug)]
+pub struct Task<'a> {
+    names: &'a [Arc<str>],
+    key: &'a Key,
+    number: u32,
+    source: &'a Source,
+    scope: Scope,
+    file: Option<File>,
+}
+
+impl Task<'_> {
+    /// Parses the file, unless that is done.
+    pub fn run(&mut self) {
+        if self.file.is_some() {
+            return;
+        }
+        let mut report = Report::new(self.names);
         let mut documents = Documents::default();
-        documents.read_file(number, &source.bytes, scope, &mut report);
-        File {
-            number,
-            scope,
-            bytes: source.bytes.clone(),
-            digest: digest::of_file(source),
+        documents.read_file(self.number, &self.source.bytes, self.scope, &mut report);
+        self.file = Some(File {
+            number: self.number,
+            scope: self.scope,
+            bytes: self.source.bytes.clone(),
+            digest: digest::of_file(self.source),
             documents,
             diagnostics: report.diagnostics,
-        }
+        });
     }
 }
 

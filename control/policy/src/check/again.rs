@@ -1,22 +1,27 @@
-//! What need not be checked again: a policy that is as it was, of a tenant that is as it was, whose names still mean
-//! something.
+//! What need not be checked again: a tenant that is as it was, and a policy that is as it was, of a tenant that is as it
+//! was, whose names still mean something.
 
 use std::{collections::BTreeMap, mem, sync::Arc};
 
 use super::{rules::Scope, shadow::Shadows};
-use crate::{Diagnostics, Name, NetworkPolicy, Peer, Rule, Tenant, TenantPolicy, read::Report};
+use crate::{
+    Diagnostics, Fabric, Name, NetworkPolicy, Peer, Rule, Tenant, TenantPolicy, documents::Documents,
+    read::Report,
+};
 
-/// Policies that were checked, by their address.
+/// What was checked, by its address: as long as it is held, nothing else has that.
 #[derive(Default, Debug)]
 pub(crate) struct Checked {
     policies: BTreeMap<usize, Kept<TenantPolicy>>,
     network_policies: BTreeMap<usize, Kept<NetworkPolicy>>,
+    tenants: BTreeMap<usize, (Arc<Tenant>, Diagnostics)>,
+    /// With which the tenants were checked.
+    fabric: Option<Arc<Fabric>>,
 }
 
 /// What checking a policy came to, and what that hangs on.
 #[derive(Debug)]
 struct Kept<P> {
-    /// As long as it is held, no other has its address.
     policy: Arc<P>,
     tenant: Arc<Tenant>,
     tags: Vec<Name>,
@@ -34,6 +39,42 @@ pub(super) struct Round<'c, P> {
 }
 
 impl Checked {
+    /// Checks each tenant by itself, unless it and the Fabric are as they were and nothing was wrong.
+    pub(super) fn tenants(
+        checked: Option<&mut Self>,
+        documents: &Documents,
+        fabric: Option<&Arc<Fabric>>,
+        report: &mut Report,
+        work: impl Fn(&Tenant, &mut Report),
+    ) {
+        let Some(checked) = checked else {
+            return documents.tenants.iter().for_each(|tenant| work(tenant, report));
+        };
+        let mut before = mem::take(&mut checked.tenants);
+        let is_same = match (&checked.fabric, fabric) {
+            (Some(before), Some(fabric)) => Arc::ptr_eq(before, fabric),
+            (before, fabric) => before.is_none() && fabric.is_none(),
+        };
+        // A name that is not there may stand in what could not be read.
+        if !is_same || documents.unread.fabrics {
+            before.clear();
+        }
+        checked.fabric = fabric.cloned();
+        for tenant in &documents.tenants {
+            let address = Arc::as_ptr(tenant).addr();
+            let warnings = match before.remove(&address) {
+                Some((_, warnings)) => {
+                    warnings.list.iter().cloned().for_each(|warning| report.diagnostics.push(warning));
+                    warnings
+                }
+                None => report.part(|report| work(tenant, report)),
+            };
+            if !warnings.has_errors() && !documents.unread.fabrics {
+                checked.tenants.insert(address, (tenant.clone(), warnings));
+            }
+        }
+    }
+
     pub(super) fn rounds(checked: Option<&mut Self>) -> (Round<'_, TenantPolicy>, Round<'_, NetworkPolicy>) {
         let (policies, network_policies) =
             checked.map(|checked| (&mut checked.policies, &mut checked.network_policies)).unzip();

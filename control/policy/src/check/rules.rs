@@ -96,6 +96,7 @@ impl<'a> Hosts<'a> {
 pub(super) struct Scope<'a> {
     documents: &'a Documents,
     tenants: BTreeMap<&'a str, Hosts<'a>>,
+    /// Of the tenants of which a rule has named one.
     remotes: BTreeMap<&'a str, BTreeSet<&'a str>>,
     tags: BTreeMap<&'a str, &'a Arc<PrefixTag>>,
     used_tags: BTreeSet<String>,
@@ -105,9 +106,8 @@ impl<'a> Scope<'a> {
     fn of(documents: &'a Documents) -> Self {
         let tenants: BTreeMap<&str, Hosts> =
             documents.tenants.iter().map(|tenant| (&**tenant.name, Hosts { tenant })).collect();
-        let remotes = tenants.iter().map(|(name, hosts)| (*name, hosts.remotes().collect())).collect();
         let tags = documents.tags.iter().map(|tag| (&**tag.name, tag)).collect();
-        Self { documents, tenants, remotes, tags, used_tags: BTreeSet::new() }
+        Self { documents, tenants, remotes: BTreeMap::new(), tags, used_tags: BTreeSet::new() }
     }
 
     /// The tenant of that name, if it could be read.
@@ -160,7 +160,8 @@ impl<'a> Scope<'a> {
             }
             Peer::Remote(name) => {
                 for Hosts { tenant } in subjects {
-                    let known = &self.remotes[&*tenant.name.value];
+                    let known = self.remotes.entry(&*tenant.name.value);
+                    let known = known.or_insert_with(|| Hosts { tenant }.remotes().collect());
                     if !known.contains(&*name.value) {
                         let what = format!("remote of tenant {}:", tenant.name.value);
                         unknown(&what, name, known.iter().copied(), "the tenant names none", report);
