@@ -79,6 +79,9 @@ pub struct Applied {
     pub took_us: u64,
     /// What is in them.
     pub counts: Counts,
+    /// Tenants whose rules were compiled: the others are as they were.
+    #[serde(default)]
+    pub recompiled: usize,
     /// What somebody should look at.
     pub warnings: Diagnostics,
 }

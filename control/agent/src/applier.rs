@@ -18,6 +18,7 @@ use crate::{
     },
     apply::{self, Refusal, counts, digest, is_change},
     history::{History, Missing},
+    recompile::{Recompiler, Shared},
 };
 
 /// Bounds of `confirmSeconds`.
@@ -66,13 +67,20 @@ pub(crate) struct Applier {
     pending: Option<Pending>,
     refused: Option<RefusedFiles>,
     seen: watch::Sender<Seen>,
+    recompiler: Shared,
 }
 
 impl Applier {
-    pub(crate) fn new(history: History, refused: Option<RefusedFiles>) -> Self {
-        let applier = Self { stuck: None, history, pending: None, refused, seen: watch::Sender::default() };
+    pub(crate) fn new(history: History, refused: Option<RefusedFiles>, recompiler: Recompiler) -> Self {
+        let recompiler = Shared::of(recompiler);
+        let seen = watch::Sender::default();
+        let applier = Self { stuck: None, history, pending: None, refused, seen, recompiler };
         applier.show();
         applier
+    }
+
+    pub(crate) fn recompiler(&self) -> Shared {
+        self.recompiler.clone()
     }
 
     pub(crate) fn seen(&self) -> watch::Receiver<Seen> {
@@ -215,13 +223,15 @@ impl Applier {
         confirm: Option<Duration>,
     ) -> Result<Applied, Refusal> {
         let running = plane.running();
-        let Compiled { program, warnings } = apply::compile(&sources, &running)?;
+        let compiled = apply::compile(&self.recompiler, &sources, &running)?;
+        let Compiled { program, warnings, recompiled } = compiled;
         let mut applied = Applied {
             changed: is_change(&program, &running),
             generation: running.generation.0,
             digest: digest(&program),
             took_us: 0,
             counts: counts(&program),
+            recompiled,
             warnings,
         };
         if !applied.changed {

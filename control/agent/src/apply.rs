@@ -9,6 +9,7 @@ use program::{Generation, Program};
 use crate::{
     DataPlane, PublishError,
     api::{CheckRequest, Checked, Counts, SourceText},
+    recompile::Shared,
 };
 
 /// Of a bad source name as much is repeated.
@@ -64,15 +65,23 @@ impl fmt::Display for Refusal {
 }
 
 /// Compiles the files against the program that runs, and changes nothing.
-pub(crate) fn check(plane: &dyn DataPlane, request: CheckRequest) -> Result<Checked, Refusal> {
+pub(crate) fn check(
+    plane: &dyn DataPlane,
+    recompiler: &Shared,
+    request: CheckRequest,
+) -> Result<Checked, Refusal> {
     let running = plane.running();
-    let Compiled { program, warnings } = compile(&named(request.sources)?, &running)?;
+    let Compiled { program, warnings, .. } = compile(recompiler, &named(request.sources)?, &running)?;
     let changed = is_change(&program, &running);
     Ok(Checked { changed, digest: digest(&program), counts: counts(&program), warnings })
 }
 
-pub(crate) fn compile(sources: &[Source], running: &Program) -> Result<Compiled, Refusal> {
-    compile_sources(sources, Some(running)).map_err(Refusal::Policy)
+pub(crate) fn compile(
+    recompiler: &Shared,
+    sources: &[Source],
+    running: &Program,
+) -> Result<Compiled, Refusal> {
+    recompiler.lock().compile_sources(sources, Some(running)).map_err(Refusal::Policy)
 }
 
 /// The files of a request.
@@ -89,26 +98,6 @@ fn refuse_bad_names(sources: &[SourceText]) -> Result<(), Refusal> {
     match sources.iter().find(|source| is_bad(&source.name) || !seen.insert(&source.name)) {
         Some(source) => Err(Refusal::Name(source.name.chars().take(NAME_CHARS_SHOWN).collect())),
         None => Ok(()),
-    }
-}
-
-/// [`policy::parse`] and [`compile::compile`] with the warnings of both.
-///
-/// # Errors
-/// All diagnostics, warnings among them, when at least one is an error.
-pub fn compile_sources(sources: &[Source], previous: Option<&Program>) -> Result<Compiled, Diagnostics> {
-    let policy::Parsed { policy, mut warnings } = policy::parse(sources)?;
-    match compile::compile(&policy, previous) {
-        Ok(Compiled { program, warnings: more }) => {
-            more.list.into_iter().for_each(|warning| warnings.push(warning));
-            warnings.omitted += more.omitted;
-            Ok(Compiled { program, warnings: warnings.sorted() })
-        }
-        Err(errors) => {
-            errors.list.into_iter().for_each(|error| warnings.push(error));
-            warnings.omitted += errors.omitted;
-            Err(warnings.sorted())
-        }
     }
 }
 

@@ -12,6 +12,7 @@ use crate::{
     DataPlane,
     api::{HistoryList, Status, Unconfirmed, WatchStatus},
     applier::{Applier, Seen},
+    recompile::Shared,
 };
 
 /// Shared by the routes, the timer and the watch.
@@ -19,18 +20,23 @@ pub(crate) struct Keeper {
     plane: Arc<dyn DataPlane>,
     applier: Arc<Mutex<Applier>>,
     seen: watch::Receiver<Seen>,
+    recompiler: Shared,
     watch: SyncMutex<Option<WatchStatus>>,
 }
 
 impl Keeper {
     pub(crate) fn new(plane: Arc<dyn DataPlane>, applier: Applier) -> Arc<Self> {
-        let seen = applier.seen();
+        let (seen, recompiler) = (applier.seen(), applier.recompiler());
         let applier = Arc::new(Mutex::new(applier));
-        Arc::new(Self { plane, applier, seen, watch: SyncMutex::default() })
+        Arc::new(Self { plane, applier, seen, recompiler, watch: SyncMutex::default() })
     }
 
     pub(crate) fn plane(&self) -> Arc<dyn DataPlane> {
         self.plane.clone()
+    }
+
+    pub(crate) fn recompiler(&self) -> Shared {
+        self.recompiler.clone()
     }
 
     /// Waits until nobody else changes anything.

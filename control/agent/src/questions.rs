@@ -11,21 +11,27 @@ use crate::{
     DataPlane,
     api::{CheckRequest, LIMIT_MAX},
     apply::{self, Refusal},
+    recompile::Shared,
 };
 
 /// Fields of a question that are numbers.
 const NUMBERS: [&str; 5] = ["srcPort", "dstPort", "type", "code", "queuePair"];
 
 /// What would change if the files were applied, for the flows that are open as well.
-pub(crate) fn plan(plane: &dyn DataPlane, request: CheckRequest) -> Result<Plan, Refusal> {
+pub(crate) fn plan(
+    plane: &dyn DataPlane,
+    recompiler: &Shared,
+    request: CheckRequest,
+) -> Result<Plan, Refusal> {
     let running = plane.running();
-    let Compiled { program, warnings } = apply::compile(&apply::named(request.sources)?, &running)?;
+    let sources = apply::named(request.sources)?;
+    let Compiled { program, warnings, recompiled } = apply::compile(recompiler, &sources, &running)?;
     let mut flows = plane.flows(LIMIT_MAX + 1);
     let is_cut = flows.len() > LIMIT_MAX;
     flows.truncate(LIMIT_MAX);
     let mut plan = diff::diff(&running, &program);
     plan.flows = diff::flows(&program, &flows, is_cut);
-    plan.warnings = warnings;
+    (plan.recompiled, plan.warnings) = (recompiled, warnings);
     Ok(plan)
 }
 

@@ -102,7 +102,8 @@ async fn check(api: State<Api>, body: Body) -> Response {
         Ok(body) => body,
         Err(failure) => return failure.into_response(),
     };
-    api.answer(move |plane| Ok(apply::check(plane, parse::<CheckRequest>(&body)?)?)).await
+    let recompiler = api.keeper.recompiler();
+    api.answer(move |plane| Ok(apply::check(plane, &recompiler, parse::<CheckRequest>(&body)?)?)).await
 }
 
 async fn explain(api: State<Api>, body: Body) -> Response {
@@ -127,7 +128,8 @@ async fn plan(api: State<Api>, body: Body) -> Response {
         Ok(body) => body,
         Err(failure) => return failure.into_response(),
     };
-    api.answer(move |plane| Ok(questions::plan(plane, parse::<CheckRequest>(&body)?)?)).await
+    let recompiler = api.keeper.recompiler();
+    api.answer(move |plane| Ok(questions::plan(plane, &recompiler, parse::<CheckRequest>(&body)?)?)).await
 }
 
 async fn apply(api: State<Api>, body: Body) -> Response {

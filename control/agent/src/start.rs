@@ -12,10 +12,11 @@ use program::{Generation, Program};
 use crate::{
     api::{By, HistoryEntry, Outcome, RefusedFiles},
     applier::{Applier, entry, refused},
-    apply::{compile_sources, digest},
+    apply::digest,
     files::{FilesError, read_directory},
     history::History,
     history_files::{Saved, StateError},
+    recompile::Recompiler,
 };
 
 /// Generations that are kept unless told otherwise.
@@ -75,6 +76,8 @@ pub struct Lifecycle {
     history: History,
     first: Option<(HistoryEntry, Arc<[Source]>)>,
     refused: Option<RefusedFiles>,
+    /// With what it was compiled, so that the first change costs no more than the next ones.
+    recompiler: Recompiler,
     /// What to watch, and what was found there.
     pub(crate) watch: Option<(PathBuf, Found)>,
 }
@@ -93,7 +96,7 @@ impl Default for Lifecycle {
     /// Remembers in memory, from the first apply on; watches nothing.
     fn default() -> Self {
         let history = History::in_memory(GENERATIONS_KEPT_DEFAULT);
-        Self { history, first: None, refused: None, watch: None }
+        Self { history, first: None, refused: None, recompiler: Recompiler::default(), watch: None }
     }
 }
 
@@ -109,17 +112,18 @@ impl Lifecycle {
         };
         let read = read_directory(&start.policy);
         let found = found(&read);
-        let (by, sources, mut compiled, refused) = choose(read, &start.policy, &history)?;
+        let mut recompiler = Recompiler::default();
+        let (by, sources, mut compiled, refused) = choose(read, &start.policy, &history, &mut recompiler)?;
         compiled.program.generation = Generation(number(&history, &compiled.program, by));
         let first = entry(&compiled.program, by, Outcome::Confirmed);
         let watch = start.watch.then(|| (start.policy.clone(), found));
-        let lifecycle = Self { history, first: Some((first, sources.into())), refused, watch };
+        let lifecycle = Self { history, first: Some((first, sources.into())), refused, recompiler, watch };
         Ok((compiled.program, compiled.warnings, lifecycle))
     }
 
     /// The program that was started with runs: from here on it is the last good one.
     pub(crate) fn into_applier(self) -> Applier {
-        let mut applier = Applier::new(self.history, self.refused);
+        let mut applier = Applier::new(self.history, self.refused, self.recompiler);
         if let Some((entry, sources)) = self.first {
             applier.started(entry, sources);
         }
@@ -133,8 +137,9 @@ fn choose(
     read: Result<Vec<Source>, FilesError>,
     directory: &Path,
     history: &History,
+    recompiler: &mut Recompiler,
 ) -> Result<Choice, StartError> {
-    let error = match compile_directory(read, directory) {
+    let error = match compile_directory(read, directory, recompiler) {
         Ok((sources, compiled)) => match unconfirmed(directory, history, &compiled.program) {
             None => return Ok((By::Start, sources, compiled, None)),
             Some(error) => error,
@@ -142,7 +147,7 @@ fn choose(
         Err(error) => error,
     };
     let Some(Saved { entry, sources }) = history.last_good() else { return Err(error) };
-    let compiled = match compile_sources(&sources, None) {
+    let compiled = match recompiler.compile_sources(&sources, None) {
         Ok(compiled) => compiled,
         Err(diagnostics) => return Err(StartError::LastGood { error: error.into(), diagnostics }),
     };
@@ -161,9 +166,10 @@ fn choose(
 fn compile_directory(
     read: Result<Vec<Source>, FilesError>,
     directory: &Path,
+    recompiler: &mut Recompiler,
 ) -> Result<(Vec<Source>, Compiled), StartError> {
     let sources = read?;
-    match compile_sources(&sources, None) {
+    match recompiler.compile_sources(&sources, None) {
         Ok(compiled) => Ok((sources, compiled)),
         Err(diagnostics) => Err(StartError::Policy { directory: directory.into(), diagnostics }),
     }

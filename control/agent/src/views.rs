@@ -43,8 +43,8 @@ pub(crate) fn rules(program: &Program, limit: usize) -> Rules {
             .map(|&port| program.devices.get(port).map_or("?", |device| &device.name).to_owned())
             .collect()
     };
-    let entry = |(index, rule): (usize, &Rule)| RuleEntry {
-        origin: program.origin(RuleId(index as u32)),
+    let entry = |(index, (id, rule)): (usize, (RuleId, &Rule))| RuleEntry {
+        origin: program.origin(id),
         verdict: verdict(rule.verdict).into(),
         peers: rule.peers.as_ref().map(|peers| peers.iter().map(peer_text).collect()),
         services: rule.services.iter().copied().map(service_text).collect(),
@@ -61,8 +61,7 @@ pub(crate) fn rules(program: &Program, limit: usize) -> Rules {
 fn askers(program: &Program, limit: usize, list: impl Fn(&program::Port) -> RuleListId) -> Vec<Vec<usize>> {
     let mut askers = vec![Vec::new(); program.rules.len().min(limit)];
     for port in program.ports.iter().flatten() {
-        let rules = program.rule_lists.get(list(port).0 as usize).map_or(&[][..], Vec::as_slice);
-        for rule in rules {
+        for (rule, _) in program.rules.list(list(port)) {
             if let Some(ports) = askers.get_mut(rule.0 as usize) {
                 ports.push(usize::from(port.id.0));
             }
@@ -130,24 +129,22 @@ mod tests {
             egress: RuleListId(7),
             ingress: RuleListId(0),
         };
-        let program = Program {
-            tenants: vec![None],
-            ports: vec![None, Some(port)],
-            rules: vec![Rule {
-                tier: program::Tier::Tenant,
-                verdict: Verdict::Deny,
-                peers: None,
-                services: vec![],
-                origin: program::Origin { source: 3, line: 1 },
-            }],
-            rule_lists: vec![vec![RuleId(0), RuleId(5)]],
-            ..Program::default()
+        let mut program =
+            Program { tenants: vec![None], ports: vec![None, Some(port)], ..Program::default() };
+        let rule = Rule {
+            tier: program::Tier::Tenant,
+            verdict: Verdict::Deny,
+            peers: None,
+            services: vec![],
+            origin: program::Origin { source: "a".into(), line: 1 },
         };
+        let set = program::RuleSet { rules: vec![rule], lists: vec![vec![0, 5]] };
+        program.rules.push(program::TenantId(0), set.into());
         let summary = super::program(&program);
         assert!(summary.tenants.is_empty());
         assert_eq!((summary.ports[0].name.as_str(), summary.ports[0].tenant.as_str()), ("?", "?"));
         let rules = rules(&program, 10).rules;
-        assert_eq!((rules[0].origin.as_str(), &rules[0].egress[..]), ("?:1", &[][..]));
+        assert_eq!((rules[0].origin.as_str(), &rules[0].egress[..]), ("a:1", &[][..]));
         assert_eq!(rules[0].ingress, ["?"]);
     }
 }

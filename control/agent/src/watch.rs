@@ -186,7 +186,8 @@ mod tests {
     async fn without_inotify_the_directory_is_looked_at_every_two_seconds() {
         let root = tempfile::tempdir().unwrap();
         write(root.path(), 1);
-        let applier = crate::applier::Applier::new(History::in_memory(16), None);
+        let applier =
+            crate::applier::Applier::new(History::in_memory(16), None, crate::Recompiler::default());
         let keeper = Keeper::new(Arc::new(Fake::default()), applier);
         let mut seen = keeper.seen();
         let directory = root.path().join("p");

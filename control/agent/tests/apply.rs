@@ -6,7 +6,7 @@ mod fake;
 use std::thread;
 
 use agent::{
-    api::{ApplyRequest, CheckRequest, Counts},
+    api::{ApplyRequest, CheckRequest, Counts, RollbackRequest, SourceText},
     client::ClientError,
 };
 use fake::{Server, apply, sources};
@@ -45,6 +45,28 @@ fn bad_files_give_all_diagnostics_and_change_nothing() {
     let places: Vec<_> = diagnostics.list.iter().map(|d| (d.source.as_str(), d.line)).collect();
     assert_eq!(places, [("p/fabric.yaml", 8), ("p/red.yaml", 6)]);
     assert_eq!(server.plane.generations(), [1]);
+}
+
+#[test]
+fn what_did_not_change_is_not_compiled_again() {
+    let server = Server::start();
+    let text = "apiVersion: floodway.dev/v1alpha1\nkind: Tenant\nmetadata: {name: blue}\nspec: {vni: 7}\n";
+    let with_blue = |port: u16| {
+        let mut request = apply(port);
+        request.sources.push(SourceText { name: "p/blue.yaml".into(), text: text.into() });
+        request
+    };
+    let apply = |port: u16| server.client().apply(&with_blue(port)).unwrap();
+    assert_eq!(apply(9999).recompiled, 2);
+    assert_eq!(apply(9998).recompiled, 1);
+    let request = CheckRequest { sources: with_blue(9997).sources };
+    assert_eq!(server.client().plan(&request).unwrap().recompiled, 1);
+    // The plan has compiled it.
+    let applied = apply(9997);
+    assert!(applied.changed);
+    assert_eq!((applied.generation, applied.recompiled), (3, 0));
+    let back = server.client().rollback(&RollbackRequest { generation: None }).unwrap();
+    assert_eq!((back.generation, back.recompiled), (4, 1));
 }
 
 /// Not wrong by itself: only the running program shows that the daemon cannot open another device.

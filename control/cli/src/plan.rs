@@ -24,7 +24,7 @@ pub(crate) fn run(client: &Client, directory: &Path, against: Option<&Path>, out
             Ok(old) => match agent::compile_sources(&sources, old.as_ref()) {
                 Ok(compiled) => {
                     let mut plan = compile::diff::diff(&old.unwrap_or_default(), &compiled.program);
-                    plan.warnings = compiled.warnings;
+                    (plan.recompiled, plan.warnings) = (compiled.recompiled, compiled.warnings);
                     plan
                 }
                 Err(diagnostics) => return Outcome::policy(output, diagnostics, &sources),

@@ -32,6 +32,9 @@ pub struct Plan {
     pub classes: Classes,
     /// Open flows that would be judged otherwise.
     pub flows: FlowChanges,
+    /// Tenants whose rules were compiled for the answer: the others are as they were compiled before.
+    #[serde(default)]
+    pub recompiled: usize,
     /// What somebody should look at in the files.
     #[serde(default, skip_serializing_if = "Diagnostics::is_empty")]
     pub warnings: Diagnostics,
@@ -50,7 +53,7 @@ pub struct Capacity {
     pub bound: usize,
 }
 
-/// Compares two programs. Flows and warnings are the caller's to add.
+/// Compares two programs. Flows, warnings and what was recompiled are the caller's to add.
 pub fn diff(old: &Program, new: &Program) -> Plan {
     let fabric = parts::fabric(old, new);
     let tenants = parts::tenants(old, new);

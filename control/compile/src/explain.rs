@@ -11,7 +11,9 @@ mod words;
 
 use std::net::IpAddr;
 
-use program::{DropReason, Flow, Ingress, Place, Port, Program, RuleId, RuleListId, Service, Tier, Verdict};
+use program::{
+    DropReason, Flow, Ingress, Place, Port, Program, Rule, RuleId, RuleListId, Service, Tier, Verdict,
+};
 use wire::{Fragment, Mac};
 
 pub use frame::Arrival;
@@ -281,10 +283,9 @@ fn walk(
 
 /// The rules of a list that a packet meets: those that a tier has passed over, once it passed the packet on, are not.
 fn asked(program: &Program, list: RuleListId, peer: IpAddr, service: Service) -> Vec<RuleId> {
-    let ids = program.rule_lists.get(list.0 as usize).map_or(&[][..], Vec::as_slice);
     let mut left: Option<Tier> = None;
-    let meets = |id: &&RuleId| {
-        let Some(rule) = program.rules.get(id.0 as usize) else { return false };
+    let meets = |(_, rule): &(RuleId, Option<&Rule>)| {
+        let Some(rule) = rule else { return false };
         let is_met = left.is_none_or(|left| rule.tier > left);
         if is_met && rule.verdict == Verdict::Pass && rule.matches(peer, service) && rule.is_certain(service)
         {
@@ -292,11 +293,11 @@ fn asked(program: &Program, list: RuleListId, peer: IpAddr, service: Service) ->
         }
         is_met
     };
-    ids.iter().filter(meets).copied().collect()
+    program.rules.list(list).filter(meets).map(|(id, _)| id).collect()
 }
 
 fn seen(program: &Program, id: RuleId, peer: IpAddr, service: Service) -> Option<RuleSeen> {
-    let rule = program.rules.get(id.0 as usize)?;
+    let rule = program.rule(id)?;
     let mismatch = rule.mismatch(peer, service);
     Some(RuleSeen {
         origin: program.origin(id),

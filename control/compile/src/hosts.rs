@@ -1,13 +1,13 @@
 //! What the peers of a tenant's rules mean, as prefixes.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use ipnet::IpNet;
-use policy::{Labels, Peer, Pod, Remote, Selector, Spanned, Tenant, TenantPort, has_labels};
+use policy::{Labels, Peer, Pod, PrefixTag, Remote, Selector, Spanned, Tenant, TenantPort, has_labels};
 use program::PeerBlock;
 
-/// The prefixes of tags, by name.
-pub(crate) type Tags<'a> = BTreeMap<&'a str, &'a [Spanned<IpNet>]>;
+/// Tags, by name.
+pub(crate) type Tags<'a> = BTreeMap<&'a str, &'a Arc<PrefixTag>>;
 
 /// What the rules of a tenant can name.
 pub(crate) struct Hosts<'a> {
@@ -68,7 +68,7 @@ impl<'a> Hosts<'a> {
     }
 
     fn tag(&self, name: &str) -> &'a [Spanned<IpNet>] {
-        self.tags.get(name).copied().unwrap_or_default()
+        self.tags.get(name).map_or(&[], |tag| &tag.prefixes)
     }
 
     fn ports(&self, labels: &'a Labels) -> impl Iterator<Item = &'a TenantPort> {

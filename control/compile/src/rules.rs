@@ -4,20 +4,22 @@
 //! NetworkPolicies, whose order does not matter, then the operator's Baseline policies. What Kubernetes says without a
 //! rule is a rule here: that a NetworkPolicy closes what it selects, and that the pods that none selects are open.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, mem, sync::Arc};
 
 use policy::{
-    Action, ClusterNetworkPolicy, ClusterTier, Diagnostics, Direction, NetworkPolicy, Policy, Position,
+    Action, ClusterNetworkPolicy, ClusterTier, Diagnostics, Direction, Name, NetworkPolicy, Policy, Position,
     Protocol, Service, Tenant, TenantPolicy, TenantPort,
 };
 use program::{
-    Origin, PeerBlock, PortRange, Program, QpRange, Rule, RuleId, RuleListId, ServiceMatch, Tier, Verdict,
-    limit,
+    Origin, PeerBlock, PortRange, Program, QpRange, Rule, RuleListId, RuleSet, RuleSets, ServiceMatch,
+    TenantId, Tier, Verdict, limit,
 };
 
 use crate::{
+    documents::{Documents, Inputs},
     error,
     hosts::{Hosts, Tags},
+    ids::Ids,
 };
 
 /// Egress and ingress list of each tenant port, by the port's name.
@@ -27,52 +29,143 @@ pub(crate) type PortLists<'a> = BTreeMap<&'a str, (RuleListId, RuleListId)>;
 /// mean every address of a tenant.
 const BLOCKS_MAX: usize = 1 << 22;
 
-/// The tables under construction.
+/// The rules of all tenants, and the lists of their ports.
 pub(crate) struct Rules<'a> {
-    rules: Vec<Rule>,
-    lists: Vec<Vec<RuleId>>,
-    /// So that ports with the same rules share one list.
-    known: BTreeMap<Vec<RuleId>, RuleListId>,
-    of_ports: PortLists<'a>,
-    /// What is left of [`BLOCKS_MAX`].
-    blocks_left: usize,
-    /// The first rule for which there was no room.
-    refused: Option<(Position, String)>,
+    pub sets: RuleSets,
+    pub of_ports: PortLists<'a>,
+    pub recompiled: usize,
 }
 
+/// Tenants as they were compiled, by name.
+pub(crate) type Kept = BTreeMap<Name, (Inputs, OwnRules)>;
+
 impl<'a> Rules<'a> {
-    pub fn of(policy: &'a Policy, errors: &mut Diagnostics) -> Self {
-        let mut tables = Self {
-            rules: vec![],
-            lists: vec![],
-            known: BTreeMap::new(),
-            of_ports: BTreeMap::new(),
-            blocks_left: BLOCKS_MAX,
-            refused: None,
-        };
-        let tags: Tags = policy.tags.iter().map(|tag| (&**tag.name, &tag.prefixes[..])).collect();
+    /// The tenants in the order of their names, as far as there is room. A set that is as it was in `previous` is shared
+    /// with it.
+    pub fn of(
+        policy: &'a Policy,
+        ids: &Ids<&str, TenantId>,
+        previous: &Program,
+        kept: &mut Kept,
+        errors: &mut Diagnostics,
+    ) -> Self {
+        let mut before = mem::take(kept);
+        let shared: SetsByTenant =
+            previous.rules.placed().iter().map(|placed| (placed.tenant, &placed.set)).collect();
+        let tags: Tags = policy.tags.iter().map(|tag| (&**tag.name, tag)).collect();
+        let mut all = Self { sets: RuleSets::default(), of_ports: BTreeMap::new(), recompiled: 0 };
+        let mut room = Room { rules: limit::RULES, blocks: BLOCKS_MAX };
         for tenant in &policy.tenants {
-            tables.add_tenant(&Documents::of(policy, tenant), &Hosts::of(tenant, &tags));
+            let name = &tenant.name.value;
+            let documents = Documents::of(policy, tenant);
+            let own = before
+                .remove(name)
+                .filter(|(inputs, own)| inputs.are(policy, &documents, &tags) && own.used.fits(&room));
+            let own = own.map(Ok).unwrap_or_else(|| {
+                all.recompiled += 1;
+                let own = OwnRules::of(policy, &documents, &Hosts::of(tenant, &tags), room)?;
+                Ok((Inputs::of(policy, &documents, &tags), own))
+            });
+            let (inputs, mut own) = match own {
+                Ok(own) => own,
+                Err(Refused { at, message }) => {
+                    errors.push(error(policy.place(at), message));
+                    break;
+                }
+            };
+            room = room.less(&own.used);
+            let id = ids.get(&&**name);
+            own.share(shared.get(&id).copied());
+            all.place(tenant, id, &own);
+            kept.insert(name.clone(), (inputs, own));
         }
-        if let Some((at, message)) = tables.refused.take() {
-            errors.push(error(policy.place(at), message));
-        }
-        tables
+        all
     }
 
-    pub fn into_program(self, program: &mut Program) -> PortLists<'a> {
-        program.rules = self.rules;
-        program.rule_lists = self.lists;
-        self.of_ports
-    }
-
-    fn add_tenant(&mut self, documents: &Documents<'a>, hosts: &Hosts) {
-        let [egress, ingress] =
-            [Direction::Egress, Direction::Ingress].map(|direction| self.blocks(documents, hosts, direction));
-        for port in &documents.tenant.ports {
-            let lists = (self.port_list(&egress, hosts, port), self.port_list(&ingress, hosts, port));
+    fn place(&mut self, tenant: &'a Tenant, id: TenantId, own: &OwnRules) {
+        let RuleListId(first) = self.sets.push(id, own.set.clone()).first_list;
+        for (port, [egress, ingress]) in tenant.ports.iter().zip(&own.of_ports) {
+            let lists = (RuleListId(first + egress), RuleListId(first + ingress));
             self.of_ports.insert(&port.port.value, lists);
         }
+    }
+}
+
+type SetsByTenant<'p> = BTreeMap<TenantId, &'p Arc<RuleSet>>;
+
+/// What is left of the bounds of a program, or what a part of it takes.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    rules: usize,
+    /// Prefixes and exceptions.
+    blocks: usize,
+}
+
+impl Room {
+    const fn fits(&self, room: &Self) -> bool {
+        self.rules <= room.rules && self.blocks <= room.blocks
+    }
+
+    const fn less(self, used: &Self) -> Self {
+        Self { rules: self.rules - used.rules, blocks: self.blocks - used.blocks }
+    }
+}
+
+/// The first rule for which there is no room.
+struct Refused {
+    at: Position,
+    message: String,
+}
+
+/// What the documents of one tenant come to.
+#[derive(Debug)]
+pub(crate) struct OwnRules {
+    set: Arc<RuleSet>,
+    /// For each port of the tenant its egress and its ingress list, as indices into the set's.
+    of_ports: Vec<[u32; 2]>,
+    used: Room,
+}
+
+impl OwnRules {
+    fn of(policy: &Policy, documents: &Documents, hosts: &Hosts, room: Room) -> Result<Self, Refused> {
+        let mut set = SetBuilder {
+            sources: &policy.sources,
+            set: RuleSet::default(),
+            known: BTreeMap::new(),
+            room,
+            refused: None,
+        };
+        let of_ports = set.add(documents, hosts);
+        match set.refused {
+            Some(refused) => Err(refused),
+            None => Ok(Self { set: set.set.into(), of_ports, used: room.less(&set.room) }),
+        }
+    }
+
+    /// Takes the set of the program before when it says the same.
+    fn share(&mut self, before: Option<&Arc<RuleSet>>) {
+        if let Some(before) = before.filter(|before| **before == self.set) {
+            self.set = before.clone();
+        }
+    }
+}
+
+/// A tenant's rules under construction.
+struct SetBuilder<'a> {
+    sources: &'a [Arc<str>],
+    set: RuleSet,
+    /// So that ports with the same rules share one list.
+    known: BTreeMap<Vec<u32>, u32>,
+    room: Room,
+    refused: Option<Refused>,
+}
+
+impl<'a> SetBuilder<'a> {
+    fn add(&mut self, documents: &Documents<'a>, hosts: &Hosts) -> Vec<[u32; 2]> {
+        let blocks =
+            [Direction::Egress, Direction::Ingress].map(|direction| self.blocks(documents, hosts, direction));
+        let lists = |port| blocks.each_ref().map(|blocks| self.port_list(blocks, hosts, port));
+        documents.tenant.ports.iter().map(lists).collect()
     }
 
     /// The rules of one direction, in order.
@@ -92,7 +185,7 @@ impl<'a> Rules<'a> {
             let Some(rules) = policy.rules(direction) else { continue };
             let slots = self.slots(Tier::Tenant, rules, hosts, direction);
             order.push(Block { owner: Owner::Network(policy), slots });
-            closing.push((policy, self.add_final(Tier::Tenant, Verdict::Deny, policy.name.at)));
+            closing.push((&**policy, self.add_final(Tier::Tenant, Verdict::Deny, policy.name.at)));
         }
         let mut baseline = Vec::new();
         for policy in cluster(ClusterTier::Baseline) {
@@ -104,7 +197,7 @@ impl<'a> Rules<'a> {
         Blocks { order, closing, baseline, open }
     }
 
-    fn port_list(&mut self, blocks: &Blocks<'a>, hosts: &Hosts, port: &TenantPort) -> RuleListId {
+    fn port_list(&mut self, blocks: &Blocks<'a>, hosts: &Hosts, port: &TenantPort) -> u32 {
         let mine = |block: &&Block| block.owner.selects(hosts.tenant, port);
         let mut list = Vec::new();
         for block in blocks.order.iter().filter(mine) {
@@ -122,7 +215,7 @@ impl<'a> Rules<'a> {
         self.list(list)
     }
 
-    fn push_slots(&mut self, block: &Block, hosts: &Hosts, port: &TenantPort, list: &mut Vec<RuleId>) {
+    fn push_slots(&mut self, block: &Block, hosts: &Hosts, port: &TenantPort, list: &mut Vec<u32>) {
         for slot in &block.slots {
             match slot {
                 Slot::Rule(id) => list.push(*id),
@@ -162,7 +255,7 @@ impl<'a> Rules<'a> {
         rule: &policy::Rule,
         services: &[Service],
         hosts: &Hosts,
-    ) -> Option<RuleId> {
+    ) -> Option<u32> {
         let services: Vec<ServiceMatch> = services.iter().filter_map(service_match).collect();
         let count = rule.peers.iter().flatten().map(|peer| hosts.count(peer)).sum();
         if (rule.services.is_some() && services.is_empty()) || !self.has_room(rule.at, count) {
@@ -170,13 +263,8 @@ impl<'a> Rules<'a> {
         }
         let peers = rule.peers.as_ref();
         let peers = peers.map(|peers| peers.iter().flat_map(|peer| hosts.blocks(peer)).collect());
-        Some(self.push(Rule {
-            tier,
-            verdict: verdict(rule.action),
-            peers,
-            services,
-            origin: origin(rule.at),
-        }))
+        let (verdict, origin) = (verdict(rule.action), self.origin(rule.at));
+        Some(self.push(Rule { tier, verdict, peers, services, origin }))
     }
 
     /// The rule as one port hears it: a name means what this port calls so.
@@ -186,7 +274,7 @@ impl<'a> Rules<'a> {
         rule: &policy::Rule,
         hosts: &Hosts,
         port: &TenantPort,
-    ) -> Option<RuleId> {
+    ) -> Option<u32> {
         let named = |service: &Service| match service {
             Service::Named(protocol, name) => resolve(*protocol, name, &port.named_ports),
             other => vec![other.clone()],
@@ -202,7 +290,7 @@ impl<'a> Rules<'a> {
         rule: &policy::Rule,
         services: &[Service],
         hosts: &Hosts,
-    ) -> Vec<RuleId> {
+    ) -> Vec<u32> {
         let peers = rule.peers.as_ref();
         let blocks: Option<Vec<PeerBlock>> =
             peers.map(|peers| peers.iter().flat_map(|peer| hosts.blocks(peer)).collect());
@@ -222,82 +310,61 @@ impl<'a> Rules<'a> {
             if services.is_empty() || peers.is_empty() || !self.has_room(rule.at, peers.len()) {
                 continue;
             }
-            let (verdict, origin) = (verdict(rule.action), origin(rule.at));
+            let (verdict, origin) = (verdict(rule.action), self.origin(rule.at));
             added.push(self.push(Rule { tier, verdict, peers: Some(peers), services, origin }));
         }
         added
     }
 
     /// A rule for all packets.
-    fn add_final(&mut self, tier: Tier, verdict: Verdict, at: Position) -> Option<RuleId> {
+    fn add_final(&mut self, tier: Tier, verdict: Verdict, at: Position) -> Option<u32> {
         if !self.has_room(at, 0) {
             return None;
         }
-        Some(self.push(Rule { tier, verdict, peers: None, services: vec![], origin: origin(at) }))
+        let origin = self.origin(at);
+        Some(self.push(Rule { tier, verdict, peers: None, services: vec![], origin }))
     }
 
-    fn push(&mut self, rule: Rule) -> RuleId {
+    fn push(&mut self, rule: Rule) -> u32 {
+        self.room.rules -= 1;
         // There are fewer rules than limit::RULES.
-        let id = RuleId(self.rules.len() as u32);
-        self.rules.push(rule);
-        id
+        let index = self.set.rules.len() as u32;
+        self.set.rules.push(rule);
+        index
     }
 
-    /// Takes what a rule needs from what is left.
+    /// Takes what the peers of a rule need from what is left, if there is that and a rule more.
     fn has_room(&mut self, at: Position, blocks: usize) -> bool {
         if self.refused.is_some() {
             return false;
         }
-        let message = if self.rules.len() == limit::RULES {
+        let message = if self.room.rules == 0 {
             format!("more than {} rules", limit::RULES)
-        } else if blocks > self.blocks_left {
+        } else if blocks > self.room.blocks {
             format!("the peers of all rules come to more than {BLOCKS_MAX} prefixes")
         } else {
-            self.blocks_left -= blocks;
+            self.room.blocks -= blocks;
             return true;
         };
-        self.refused = Some((at, message));
+        self.refused = Some(Refused { at, message });
         false
     }
 
-    fn list(&mut self, rules: Vec<RuleId>) -> RuleListId {
-        if let Some(id) = self.known.get(&rules) {
-            return *id;
+    fn list(&mut self, rules: Vec<u32>) -> u32 {
+        if let Some(index) = self.known.get(&rules) {
+            return *index;
         }
         // Two for each port at most.
-        let id = RuleListId(self.lists.len() as u32);
-        self.lists.push(rules.clone());
-        self.known.insert(rules, id);
-        id
+        let index = self.set.lists.len() as u32;
+        self.set.lists.push(rules.clone());
+        self.known.insert(rules, index);
+        index
     }
-}
 
-/// The documents that speak of one tenant, each in its order.
-struct Documents<'a> {
-    tenant: &'a Tenant,
-    policies: &'a [TenantPolicy],
-    networks: &'a [NetworkPolicy],
-    clusters: Vec<&'a ClusterNetworkPolicy>,
-}
-
-impl<'a> Documents<'a> {
-    fn of(policy: &'a Policy, tenant: &'a Tenant) -> Self {
-        let name = &tenant.name.value;
-        let clusters = policy.cluster_policies.iter();
-        Self {
-            tenant,
-            policies: own(&policy.policies, |policy| policy.tenant.value.cmp(name)),
-            networks: own(&policy.network_policies, |policy| policy.tenant.value.cmp(name)),
-            clusters: clusters.filter(|policy| policy.tenants.selects(&tenant.labels)).collect(),
-        }
+    fn origin(&self, at: Position) -> Origin {
+        let source = self.sources.get(at.source as usize).cloned().unwrap_or_default();
+        Origin { source, line: at.line }
     }
-}
-
-/// The part of a sorted list that compares equal.
-fn own<T>(list: &[T], compare: impl Fn(&T) -> std::cmp::Ordering) -> &[T] {
-    let start = list.partition_point(|item| compare(item).is_lt());
-    let end = list.partition_point(|item| compare(item).is_le());
-    &list[start..end]
 }
 
 /// The rules of a tenant in one direction, before they are told apart by port.
@@ -305,11 +372,11 @@ struct Blocks<'a> {
     /// Admin and the tenant's own.
     order: Vec<Block<'a>>,
     /// For each NetworkPolicy the rule that closes what it selects.
-    closing: Vec<(&'a NetworkPolicy, Option<RuleId>)>,
+    closing: Vec<(&'a NetworkPolicy, Option<u32>)>,
     /// After the tenant's own.
     baseline: Vec<Block<'a>>,
     /// For ports that nothing closes.
-    open: Option<RuleId>,
+    open: Option<u32>,
 }
 
 /// The rules of one document in one direction.
@@ -319,7 +386,7 @@ struct Block<'a> {
 }
 
 enum Slot<'a> {
-    Rule(RuleId),
+    Rule(u32),
     /// It names ports, which are others on each host.
     ByPort(Tier, &'a policy::Rule),
 }
@@ -353,10 +420,6 @@ const fn verdict(action: Action) -> Verdict {
         Action::Deny => Verdict::Deny,
         Action::Pass => Verdict::Pass,
     }
-}
-
-const fn origin(at: Position) -> Origin {
-    Origin { source: at.source, line: at.line }
 }
 
 /// `None` for a name, which means something on each destination only.

@@ -54,7 +54,8 @@ fn describe(device: &Device) -> String {
 pub(crate) fn uplink(policy: &Policy) -> Uplink {
     let uplink = &policy.fabric.uplink;
     Uplink {
-        port: port_id(policy, &uplink.port),
+        // A checked policy names only ports that exist.
+        port: PortId(policy.fabric.port(&uplink.port).map_or(0, |(index, _)| index) as u16),
         addresses: uplink.addresses.iter().map(|address| address.value.0).collect(),
         gateways: uplink.gateways.iter().map(|gateway| gateway.value).collect(),
         dscp: match uplink.dscp {
@@ -64,9 +65,13 @@ pub(crate) fn uplink(policy: &Policy) -> Uplink {
     }
 }
 
-/// A checked policy names only ports that exist, fewer than [`limit::PORTS`].
-fn port_id(policy: &Policy, name: &str) -> PortId {
-    PortId(policy.fabric.port(name).map_or(0, |(index, _)| index) as u16)
+/// The Fabric's ports and their places, by name.
+type PortsByName<'a> = BTreeMap<&'a str, (PortId, &'a policy::FabricPort)>;
+
+fn ports_by_name(policy: &Policy) -> PortsByName<'_> {
+    // There are fewer than limit::PORTS.
+    let ids = (0..).map(PortId);
+    ids.zip(&policy.fabric.ports).map(|(id, port)| (&*port.name.value, (id, port))).collect()
 }
 
 pub(crate) fn vteps(policy: &Policy, ids: &Ids<IpAddr, VtepId>) -> Vec<Option<Vtep>> {
@@ -92,6 +97,7 @@ pub(crate) fn tenants(
     let mut table = vec![None; ids.table_len];
     let all = &policy.fabric.vteps;
     let vteps = all.iter().map(|vtep| (&*vtep.name.value, vteps.get(&vtep.address.value))).collect();
+    let ports = ports_by_name(policy);
     for tenant in &policy.tenants {
         let id = ids.get(&&*tenant.name.value);
         table[usize::from(id.0)] = Some(Tenant {
@@ -100,7 +106,7 @@ pub(crate) fn tenants(
             vni: Vni(tenant.vni.value),
             gateway_mac: tenant.gateway.mac.value,
             gateways: tenant.gateway.addresses.iter().map(|address| address.value).collect(),
-            endpoints: endpoints(policy, tenant, &vteps),
+            endpoints: endpoints(tenant, &ports, &vteps),
             routes: routes(tenant, &vteps),
             flow_quota: tenant.flow_quota,
             fragment_quota: tenant.fragment_quota,
@@ -110,9 +116,9 @@ pub(crate) fn tenants(
     table
 }
 
-fn endpoints(policy: &Policy, tenant: &policy::Tenant, vteps: &VtepsByName) -> Vec<Endpoint> {
+fn endpoints(tenant: &policy::Tenant, ports: &PortsByName, vteps: &VtepsByName) -> Vec<Endpoint> {
     let ports = tenant.ports.iter().flat_map(|port| {
-        let place = Place::Port(port_id(policy, &port.port));
+        let place = Place::Port(ports.get(&*port.port.value).map_or(PortId(0), |(id, _)| *id));
         port.addresses.iter().map(move |address| Endpoint {
             address: address.value,
             mac: port.mac.value,
@@ -158,12 +164,13 @@ fn vtep_id(name: &str, vteps: &VtepsByName) -> VtepId {
 
 pub(crate) fn ports(policy: &Policy, ids: &Ids<&str, TenantId>, lists: &PortLists) -> Vec<Option<Port>> {
     let mut table = vec![None; policy.fabric.ports.len()];
+    let by_name = ports_by_name(policy);
     for tenant in &policy.tenants {
         for port in &tenant.ports {
-            let Some((index, device)) = policy.fabric.port(&port.port) else { continue };
+            let Some((id, device)) = by_name.get(&*port.port.value).copied() else { continue };
             let (egress, ingress) = lists[&*port.port.value];
-            table[index] = Some(Port {
-                id: PortId(index as u16),
+            table[usize::from(id.0)] = Some(Port {
+                id,
                 tenant: ids.get(&&*tenant.name.value),
                 mac: port.mac.value,
                 addresses: port.addresses.iter().map(|address| address.value).collect(),

@@ -4,7 +4,7 @@
 use std::{fmt::Write, net::IpAddr};
 
 use policy::Source;
-use program::{Place, Port, PortId, Program, Service, Verdict, VtepId};
+use program::{Place, Port, PortId, Program, RuleId, Service, Verdict, VtepId};
 
 const HEAD: &str = "apiVersion: floodway.dev/v1alpha1\n";
 
@@ -128,7 +128,7 @@ fn b054_a_peer_that_is_nobody_allows_nobody() {
     for peer in ["10.1.0.11", "10.1.0.20", "8.8.8.8", "fd00::11"] {
         assert_eq!(egress(&program, peer, Service::Tcp(80)), Verdict::Deny, "{peer}");
     }
-    assert_eq!(program.rules[0].peers, Some(vec![]));
+    assert_eq!(program.rule(RuleId(0)).unwrap().peers, Some(vec![]));
     let program = compile(&[("one", 0, "egress: [{action: Accept, to: []}]")]);
     assert_eq!(egress(&program, "10.1.0.11", Service::Tcp(80)), Verdict::Deny);
 }

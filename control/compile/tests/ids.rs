@@ -1,7 +1,7 @@
 //! Ids outlive programs: edits, removals and returns, and what cannot change while the daemon runs.
 #![allow(clippy::unwrap_used)] // what a test sets up may fail it
 
-use std::fmt::Write;
+use std::{fmt::Write, sync::Arc};
 
 use policy::{Diagnostics, Policy, Source};
 use program::{Generation, PortId, Program, TenantId, VtepId, limit};
@@ -61,7 +61,8 @@ fn a_name_that_comes_back_is_new() {
 fn an_endpoint_is_its_address_and_not_its_name() {
     let first = compile(&[], &[7], None);
     let mut policy = documents(PORTS, &[], &[7]);
-    policy.fabric.vteps[0].name = documents(PORTS, &[], &[8]).fabric.vteps[0].name.clone();
+    Arc::make_mut(&mut policy.fabric).vteps[0].name =
+        documents(PORTS, &[], &[8]).fabric.vteps[0].name.clone();
     let second = compile::compile(&policy, Some(&first)).unwrap().program;
     assert_eq!(second.vteps.len(), 1);
     assert_eq!(second.vtep(VtepId(0)).unwrap().name, "v8");

@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 use compile::verify::{self, Answer, End, Expect, Fact, Isolation, Prover, Question};
 use policy::Source;
 use program::{
-    Endpoint, Ingress, Place, PortId, Program, Route, Rule, RuleId, TenantId, Verdict, Vni, VtepId,
+    Endpoint, Ingress, Place, PortId, Program, Route, Rule, RuleSet, RuleSets, TenantId, Verdict, Vni, VtepId,
 };
 
 const RED: usize = 0;
@@ -37,9 +37,21 @@ fn open() -> Program {
     }
     let (tier, origin) = Default::default();
     let all = Rule { tier, verdict: Verdict::Accept, peers: None, services: vec![], origin };
-    program.rules = vec![all];
-    program.rule_lists.iter_mut().for_each(|list| *list = vec![RuleId(0)]);
+    let lists = vec![vec![0]; program.rules.list_count()];
+    program.rules = one_set(RuleSet { rules: vec![all], lists });
     program
+}
+
+fn one_set(set: RuleSet) -> RuleSets {
+    let mut sets = RuleSets::default();
+    sets.push(TenantId(0), set.into());
+    sets
+}
+
+fn change_rules(program: &mut Program, change: impl Fn(&mut RuleSet)) {
+    let mut set = (*program.rules.placed()[0].set).clone();
+    change(&mut set);
+    program.rules = one_set(set);
 }
 
 fn tenant(program: &mut Program, index: usize) -> &mut program::Tenant {
@@ -106,7 +118,7 @@ fn a_host_at_anothers_port_is_a_leak() {
 #[test]
 fn a_leak_that_rules_happen_to_stop_is_still_one() {
     let change = |program: &mut Program| {
-        program.rules[0].verdict = Verdict::Deny;
+        change_rules(program, |set| set.rules[0].verdict = Verdict::Deny);
         let red = tenant(program, RED);
         red.endpoints.iter_mut().for_each(|host| host.place = Place::Port(BLUE0));
     };
@@ -221,7 +233,7 @@ fn what_is_not_told_is_counted() {
 #[test]
 fn a_list_that_names_no_rule_is_no_proof() {
     let mut program = open();
-    program.rule_lists.iter_mut().for_each(|list| list.push(RuleId(7)));
+    change_rules(&mut program, |set| set.lists.iter_mut().for_each(|list| list.push(7)));
     let all = || End::all(TenantId(0));
     let question = Question { expect: Expect::Deny, from: all(), to: all(), services: None };
     let answer = Prover::new(&program).answer(&question);

@@ -1,6 +1,8 @@
 //! Programs have bounds, and what exceeds them is refused at the rule that does.
 #![allow(clippy::unwrap_used)] // what a test sets up may fail it
 
+use std::sync::Arc;
+
 use policy::{Policy, Source};
 use program::limit;
 
@@ -45,10 +47,10 @@ fn repeat<T: Clone>(list: &mut Vec<T>, count: usize) {
 #[test]
 fn the_number_of_rules_is_bounded() {
     let mut policy = policy(1);
-    repeat(&mut policy.policies[0].ingress, limit::RULES - 1);
+    repeat(&mut Arc::make_mut(&mut policy.policies[0]).ingress, limit::RULES - 1);
     let program = compile::compile(&policy, None).unwrap().program;
     assert_eq!(program.rules.len(), limit::RULES);
-    repeat(&mut policy.policies[0].ingress, limit::RULES);
+    repeat(&mut Arc::make_mut(&mut policy.policies[0]).ingress, limit::RULES);
     let errors = compile::compile(&policy, None).unwrap_err();
     assert_eq!(errors.to_string(), "all.yaml:23:7: error: more than 1048576 rules\n");
 }
@@ -56,21 +58,21 @@ fn the_number_of_rules_is_bounded() {
 #[test]
 fn a_few_bytes_cannot_stand_for_any_number_of_addresses() {
     let mut policy = policy(1 << 12);
-    repeat(&mut policy.policies[0].egress, (1 << 10) + 1);
+    repeat(&mut Arc::make_mut(&mut policy.policies[0]).egress, (1 << 10) + 1);
     let errors = compile::compile(&policy, None).unwrap_err();
     assert_eq!(
         errors.to_string(),
         "all.yaml:21:7: error: the peers of all rules come to more than 4194304 prefixes\n"
     );
-    repeat(&mut policy.policies[0].egress, 1 << 10);
+    repeat(&mut Arc::make_mut(&mut policy.policies[0]).egress, 1 << 10);
     assert!(compile::compile(&policy, None).is_ok());
 }
 
 #[test]
 fn rules_without_services_are_left_out() {
     let mut policy = policy(1);
-    policy.policies[0].ingress[0].services = Some(vec![]);
+    Arc::make_mut(&mut policy.policies[0]).ingress[0].services = Some(vec![]);
     let program = compile::compile(&policy, None).unwrap().program;
     assert_eq!(program.rules.len(), 1);
-    assert_eq!(program.rule_lists[program.ports[1].as_ref().unwrap().ingress.0 as usize], []);
+    assert_eq!(program.rules.list(program.ports[1].as_ref().unwrap().ingress).len(), 0);
 }

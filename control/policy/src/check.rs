@@ -1,8 +1,11 @@
 //! Checks between documents and within one: names that are used exist, nothing is owned twice, every endpoint can be
 //! reached. Each check runs on what could be read, and none complains of a name that may stand in what could not.
 
+mod again;
 mod rules;
 mod shadow;
+
+pub(crate) use again::Checked;
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +27,8 @@ const LINK_LOCAL: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0xfe80, 0, 0, 0, 0
 const OVERHEAD_V4_BYTES: u32 = 14 + 8 + 8 + 20;
 const OVERHEAD_V6_BYTES: u32 = 14 + 8 + 8 + 40;
 
-pub(crate) fn all(documents: &Documents, report: &mut Report) {
+/// With `checked`, what was checked before and still holds is not checked again.
+pub(crate) fn all(documents: &Documents, mut checked: Option<&mut Checked>, report: &mut Report) {
     one_fabric(documents, report);
     for fabric in &documents.fabrics {
         fabric_ports(fabric, report);
@@ -32,20 +36,20 @@ pub(crate) fn all(documents: &Documents, report: &mut Report) {
         vteps(fabric, report);
     }
     tenants_are_apart(documents, report);
-    for tenant in &documents.tenants {
+    // Several say nothing of what they have.
+    let fabric = documents.fabrics.first().filter(|_| documents.fabrics.len() == 1);
+    let known = fabric.map(|fabric| Known::of(fabric, documents.unread.fabrics));
+    Checked::tenants(checked.as_deref_mut(), documents, fabric, report, |tenant, report| {
         addresses_have_one_owner(tenant, report);
         macs_have_one_home(tenant, report);
         remotes(tenant, report);
         named_ports(tenant, report);
-    }
-    if let [fabric] = &documents.fabrics[..] {
-        let known = Known::of(fabric, documents.unread.fabrics);
-        for tenant in &documents.tenants {
-            names_of_fabric(tenant, &known, report);
-            mtu_fits(tenant, &known, report);
+        if let Some(known) = &known {
+            names_of_fabric(tenant, known, report);
+            mtu_fits(tenant, known, report);
         }
-    }
-    rules::all(documents, report);
+    });
+    rules::all(documents, checked, report);
 }
 
 /// Who had a key first.

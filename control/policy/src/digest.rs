@@ -2,18 +2,26 @@
 
 use crate::Source;
 
-/// FNV-1a, 64 bits, over the files in the order of their names: for each the last part of its path, a zero byte, its
-/// text without a byte order mark and with `\n` as line end, and a zero byte.
+/// FNV-1a, 64 bits, over the digests of the files, eight bytes each with the lowest first, in the order of the files'
+/// names. That of a file is FNV-1a over the last part of its path, a zero byte, and its text without a byte order mark
+/// and with `\n` as line end.
 ///
 /// The same directory gives the same digest from wherever it is read. It tells changes, not forgery.
 pub fn digest(sources: &[Source]) -> u64 {
-    let mut files: Vec<(&str, &[u8])> =
-        sources.iter().map(|source| (file_name(&source.name), source.bytes.as_slice())).collect();
+    of_files(sources.iter().map(|source| (source, of_file(source))))
+}
+
+/// The digest of files whose own digests are known.
+pub(crate) fn of_files<'a>(files: impl Iterator<Item = (&'a Source, u64)>) -> u64 {
+    let key = |(source, digest): (&'a Source, u64)| (file_name(&source.name), &source.bytes[..], digest);
+    let mut files: Vec<(&str, &[u8], u64)> = files.map(key).collect();
     files.sort_unstable();
-    files.into_iter().fold(OFFSET_BASIS, |hash, (name, bytes)| {
-        let hash = fnv(fnv(hash, name.bytes()), [0]);
-        fnv(fnv(hash, canonical(bytes)), [0])
-    })
+    files.into_iter().fold(OFFSET_BASIS, |hash, (_, _, digest)| fnv(hash, digest.to_le_bytes()))
+}
+
+pub(crate) fn of_file(source: &Source) -> u64 {
+    let hash = fnv(fnv(OFFSET_BASIS, file_name(&source.name).bytes()), [0]);
+    fnv(hash, canonical(&source.bytes))
 }
 
 const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;

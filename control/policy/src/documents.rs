@@ -1,32 +1,32 @@
 //! Files to documents: the list of kinds, and the fields that all of them share.
 
+use std::sync::Arc;
+
 use crate::{
-    API_VERSION, ClusterNetworkPolicy, ClusterTier, Diagnostic, Diagnostics, Fabric, Labels, Name,
-    NetworkPolicy, Parsed, Place, Policy, PrefixTag, Severity, Source, Spanned, Statement, Tenant,
-    TenantPolicy, check, digest,
-    kinds::{Metadata, check_statements},
-    limit::{FILES_MAX, TOTAL_BYTES_MAX},
+    API_VERSION, ClusterNetworkPolicy, ClusterTier, Fabric, Labels, Name, NetworkPolicy, Policy, PrefixTag,
+    Spanned, Statement, Tenant, TenantPolicy,
+    kinds::Metadata,
     read::{Fields, Report, quote, text, unexpected, word},
     suggest::did_you_mean,
     yaml::{self, Node, Value},
 };
 
 /// Everything that could be read, in the order of files and lines.
-#[derive(Default)]
+#[derive(Clone, Default, Debug)]
 pub(crate) struct Documents {
-    pub fabrics: Vec<Fabric>,
-    pub tenants: Vec<Tenant>,
-    pub policies: Vec<TenantPolicy>,
-    pub network_policies: Vec<NetworkPolicy>,
-    pub cluster_policies: Vec<ClusterNetworkPolicy>,
-    pub tags: Vec<PrefixTag>,
-    pub statements: Vec<Statement>,
+    pub fabrics: Vec<Arc<Fabric>>,
+    pub tenants: Vec<Arc<Tenant>>,
+    pub policies: Vec<Arc<TenantPolicy>>,
+    pub network_policies: Vec<Arc<NetworkPolicy>>,
+    pub cluster_policies: Vec<Arc<ClusterNetworkPolicy>>,
+    pub tags: Vec<Arc<PrefixTag>>,
+    pub statements: Vec<Arc<Statement>>,
     /// Which kinds may have more documents that could not be read.
     pub unread: Unread,
 }
 
 /// Kinds with a document that could not be read: a name that is not found may stand in one of them.
-#[derive(Default)]
+#[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Unread {
     pub fabrics: bool,
     pub tenants: bool,
@@ -40,8 +40,8 @@ impl Unread {
 }
 
 /// What may stand in a file.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Scope {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scope {
     All,
     Statements,
 }
@@ -79,49 +79,10 @@ enum Foreign {
     List,
 }
 
-pub(crate) fn parse(sources: &[Source], statements: &[Source]) -> Result<Parsed, Diagnostics> {
-    let mut files: Vec<(&Source, Scope)> = sources.iter().map(|file| (file, Scope::All)).collect();
-    files.extend(statements.iter().map(|file| (file, Scope::Statements)));
-    refuse_too_much(&files)?;
-    files.sort_by(|(a, _), (b, _)| (&a.name, &a.bytes).cmp(&(&b.name, &b.bytes)));
-    let names: Vec<String> = files.iter().map(|(file, _)| file.name.clone()).collect();
-    let mut report = Report::new(&names);
-    let mut documents = Documents::default();
-    for (index, (file, scope)) in files.iter().enumerate() {
-        // There are fewer files than FILES_MAX.
-        for node in yaml::documents(index as u32, &file.bytes, &mut report) {
-            documents.read(node.as_ref(), *scope, &mut report);
-        }
-    }
-    check::all(&documents, &mut report);
-    check_statements(&documents, &mut report);
-    let diagnostics = report.diagnostics.sorted();
-    match documents.fabrics.pop() {
-        Some(fabric) if !diagnostics.has_errors() => {
-            let policy = documents.into_policy(names, digest(sources), fabric);
-            Ok(Parsed { policy, warnings: diagnostics })
-        }
-        _ => Err(diagnostics),
-    }
-}
-
 impl TenantPolicy {
     fn order(&self) -> (&Name, u16, &Name) {
         (&self.tenant.value, self.priority, &self.name.value)
     }
-}
-
-fn refuse_too_much(files: &[(&Source, Scope)]) -> Result<(), Diagnostics> {
-    let bytes: usize = files.iter().map(|(file, _)| file.bytes.len()).sum();
-    let message = if files.len() > FILES_MAX {
-        format!("there are {} files; at most {FILES_MAX} are read", files.len())
-    } else if bytes > TOTAL_BYTES_MAX {
-        format!("the files have {bytes} bytes together; at most {TOTAL_BYTES_MAX} are read")
-    } else {
-        return Ok(());
-    };
-    let diagnostic = Diagnostic::new(Severity::Error, Place::NOWHERE, message);
-    Err(Diagnostics { list: vec![diagnostic], omitted: 0 })
 }
 
 impl ClusterNetworkPolicy {
@@ -131,7 +92,38 @@ impl ClusterNetworkPolicy {
 }
 
 impl Documents {
-    fn into_policy(mut self, sources: Vec<String>, digest: u64, fabric: Fabric) -> Policy {
+    /// Reads one file.
+    pub fn read_file(&mut self, number: u32, bytes: &[u8], scope: Scope, report: &mut Report) {
+        for node in yaml::documents(number, bytes, report) {
+            self.read(node.as_ref(), scope, report);
+        }
+    }
+
+    /// Adds those of the next file.
+    pub fn extend(&mut self, file: &Self) {
+        let Self { fabrics, tenants, policies, network_policies, cluster_policies, tags, statements, unread } =
+            file;
+        self.fabrics.extend_from_slice(fabrics);
+        self.tenants.extend_from_slice(tenants);
+        self.policies.extend_from_slice(policies);
+        self.network_policies.extend_from_slice(network_policies);
+        self.cluster_policies.extend_from_slice(cluster_policies);
+        self.tags.extend_from_slice(tags);
+        self.statements.extend_from_slice(statements);
+        self.unread.fabrics |= unread.fabrics;
+        self.unread.tenants |= unread.tenants;
+        self.unread.tags |= unread.tags;
+        self.unread.policies |= unread.policies;
+    }
+
+    /// The policy with its last Fabric; `None` without one.
+    pub fn into_policy(
+        mut self,
+        files: Vec<Arc<str>>,
+        sources: Vec<Arc<str>>,
+        digest: u64,
+    ) -> Option<Policy> {
+        let fabric = self.fabrics.pop()?;
         self.tenants.sort_by(|a, b| a.name.value.cmp(&b.name.value));
         self.policies.sort_by(|a, b| a.order().cmp(&b.order()));
         self.network_policies
@@ -139,7 +131,8 @@ impl Documents {
         self.cluster_policies.sort_by(|a, b| a.order().cmp(&b.order()));
         self.tags.sort_by(|a, b| a.name.value.cmp(&b.name.value));
         let Self { tenants, policies, network_policies, cluster_policies, tags, statements, .. } = self;
-        Policy {
+        Some(Policy {
+            files,
             sources,
             digest,
             fabric,
@@ -149,7 +142,7 @@ impl Documents {
             cluster_policies,
             tags,
             statements,
-        }
+        })
     }
 
     fn read(&mut self, node: Option<&Node>, scope: Scope, report: &mut Report) {
@@ -214,13 +207,15 @@ impl Documents {
         let is_read = match (kind, spec) {
             (Foreign::NetworkPolicy, Some(spec)) => {
                 let document = NetworkPolicy::read(metadata, spec, report).filter(|_| is_named);
-                self.network_policies.extend(document.clone());
-                document.is_some()
+                let is_read = document.is_some();
+                self.network_policies.extend(document.map(Arc::new));
+                is_read
             }
             (_, Some(spec)) => {
                 let document = ClusterNetworkPolicy::read(metadata, spec, report).filter(|_| is_named);
-                self.cluster_policies.extend(document.clone());
-                document.is_some()
+                let is_read = document.is_some();
+                self.cluster_policies.extend(document.map(Arc::new));
+                is_read
             }
             (_, None) => false,
         };
@@ -241,7 +236,7 @@ fn foreign(node: &Node) -> Option<Foreign> {
 
 /// Reads a document into its list; one without a name is read for its errors only.
 fn keep<T>(
-    list: &mut Vec<T>,
+    list: &mut Vec<Arc<T>>,
     unread: &mut bool,
     head: Head,
     read: impl FnOnce(Spanned<Name>, &Node, &mut Report) -> Option<T>,
@@ -251,7 +246,7 @@ fn keep<T>(
     let name = head.name.unwrap_or_else(Name::missing);
     let document = head.spec.and_then(|spec| read(name, spec, report)).filter(|_| is_named);
     *unread |= document.is_none();
-    list.extend(document);
+    list.extend(document.map(Arc::new));
 }
 
 /// What all documents have: a kind, and a name and a spec unless they are missing.

@@ -15,8 +15,11 @@ mod kinds;
 mod name;
 mod position;
 mod read;
+mod reader;
 mod suggest;
 mod yaml;
+
+use std::sync::Arc;
 
 pub use diagnostic::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics, Place, Related, Severity};
 pub use digest::digest;
@@ -30,6 +33,7 @@ pub use kinds::{
 };
 pub use name::Name;
 pub use position::{Position, Spanned};
+pub use reader::{Reader, Task};
 
 /// The `apiVersion` of floodway's own documents.
 pub const API_VERSION: &str = "floodway.dev/v1alpha1";
@@ -68,24 +72,26 @@ pub struct Source {
 /// All documents of a policy directory, read and checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Policy {
-    /// Names of the files, sorted; [`Position::source`] is the index.
-    pub sources: Vec<String>,
+    /// Names of the files, sorted.
+    pub files: Vec<Arc<str>>,
+    /// Names of files by [`Position::source`]; a [`Reader`] has some here of files that it read before.
+    pub sources: Vec<Arc<str>>,
     /// See [`digest`].
     pub digest: u64,
     /// The card.
-    pub fabric: Fabric,
+    pub fabric: Arc<Fabric>,
     /// Sorted by name.
-    pub tenants: Vec<Tenant>,
+    pub tenants: Vec<Arc<Tenant>>,
     /// Sorted by tenant, priority and name: the order in which they are asked.
-    pub policies: Vec<TenantPolicy>,
+    pub policies: Vec<Arc<TenantPolicy>>,
     /// Sorted by tenant and name.
-    pub network_policies: Vec<NetworkPolicy>,
+    pub network_policies: Vec<Arc<NetworkPolicy>>,
     /// Sorted by tier, priority and name: the order in which they are asked.
-    pub cluster_policies: Vec<ClusterNetworkPolicy>,
+    pub cluster_policies: Vec<Arc<ClusterNetworkPolicy>>,
     /// Sorted by name.
-    pub tags: Vec<PrefixTag>,
+    pub tags: Vec<Arc<PrefixTag>>,
     /// Sorted by file and line. The program does not depend on them.
-    pub statements: Vec<Statement>,
+    pub statements: Vec<Arc<Statement>>,
 }
 
 /// A policy, and what somebody should look at.
@@ -102,7 +108,7 @@ pub struct Parsed {
 /// # Errors
 /// Every diagnostic, warnings among them, when at least one is an error.
 pub fn parse(sources: &[Source]) -> Result<Parsed, Diagnostics> {
-    documents::parse(sources, &[])
+    parse_with_statements(sources, &[])
 }
 
 /// As [`parse`], with the statements of another directory, which may hold nothing else.
@@ -110,18 +116,18 @@ pub fn parse(sources: &[Source]) -> Result<Parsed, Diagnostics> {
 /// # Errors
 /// As [`parse`].
 pub fn parse_with_statements(sources: &[Source], statements: &[Source]) -> Result<Parsed, Diagnostics> {
-    documents::parse(sources, statements)
+    reader::parse(sources, statements)
 }
 
 impl Policy {
     /// A position by the name of its file, for diagnostics.
     pub fn place(&self, at: Position) -> Place<'_> {
-        let source = self.sources.get(at.source as usize).map_or("", String::as_str);
+        let source = self.sources.get(at.source as usize).map_or("", |name| name);
         Place { source, line: at.line, column: at.column }
     }
 
     /// The tenant of that name.
     pub fn tenant(&self, name: &str) -> Option<&Tenant> {
-        self.tenants.iter().find(|tenant| &**tenant.name == name)
+        self.tenants.iter().map(|tenant| &**tenant).find(|tenant| &**tenant.name == name)
     }
 }

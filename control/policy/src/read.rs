@@ -3,7 +3,7 @@
 //! A type says how it is read with [`Read`]; a map is read through [`Fields`], which knows the names that were asked
 //! for and reports the others.
 
-use std::{collections::BTreeMap, net::IpAddr, ops::RangeInclusive, str::FromStr};
+use std::{collections::BTreeMap, net::IpAddr, ops::RangeInclusive, str::FromStr, sync::Arc};
 
 use ipnet::IpNet;
 use wire::Mac;
@@ -16,7 +16,7 @@ use crate::{
 
 /// Collects diagnostics and turns positions into file names.
 pub(crate) struct Report<'a> {
-    sources: &'a [String],
+    sources: &'a [Arc<str>],
     pub diagnostics: Diagnostics,
     /// Errors so far, for telling whether a part was read without one.
     pub errors: usize,
@@ -29,7 +29,7 @@ pub(crate) struct Entry<'a, 's> {
 }
 
 impl<'a> Report<'a> {
-    pub fn new(sources: &'a [String]) -> Self {
+    pub fn new(sources: &'a [Arc<str>]) -> Self {
         Self { sources, diagnostics: Diagnostics::default(), errors: 0 }
     }
 
@@ -46,6 +46,15 @@ impl<'a> Report<'a> {
     pub fn nowhere(&mut self, message: impl Into<String>) {
         self.errors += 1;
         self.diagnostics.push(Diagnostic::new(Severity::Error, Place::NOWHERE, message));
+    }
+
+    /// Takes what some part of the work says, and gives it out as well.
+    pub fn part(&mut self, work: impl FnOnce(&mut Report)) -> Diagnostics {
+        let mut part = Report::new(self.sources);
+        work(&mut part);
+        self.errors += part.errors;
+        part.diagnostics.list.iter().cloned().for_each(|diagnostic| self.diagnostics.push(diagnostic));
+        part.diagnostics
     }
 
     fn entry(&mut self, severity: Severity, at: Position, message: impl Into<String>) -> Entry<'_, 'a> {
@@ -86,8 +95,8 @@ impl Drop for Entry<'_, '_> {
     }
 }
 
-fn place(sources: &[String], at: Position) -> Place<'_> {
-    let source = sources.get(at.source as usize).map_or("", String::as_str);
+fn place(sources: &[Arc<str>], at: Position) -> Place<'_> {
+    let source = sources.get(at.source as usize).map_or("", |name| name);
     Place { source, line: at.line, column: at.column }
 }
 
@@ -110,6 +119,9 @@ pub(crate) struct Fields<'n, 'r, 's> {
     pub report: &'r mut Report<'s>,
 }
 
+/// Names that are asked for in most maps, so that few have to make room for more.
+const FIELDS_USUAL: usize = 8;
+
 impl<'n, 'r, 's> Fields<'n, 'r, 's> {
     /// `what` names the map in messages: "a rule", "the uplink".
     pub fn of(node: &'n Node, what: &'static str, report: &'r mut Report<'s>) -> Option<Self> {
@@ -118,7 +130,7 @@ impl<'n, 'r, 's> Fields<'n, 'r, 's> {
                 what,
                 at: node.at,
                 entries,
-                asked: vec![],
+                asked: Vec::with_capacity(FIELDS_USUAL),
                 misplaced: vec![],
                 missing: vec![],
                 errors_before: report.errors,

@@ -97,13 +97,23 @@ fn text(source: u32, bytes: &[u8]) -> Result<Cow<'_, str>, (Position, String)> {
     })?;
     let text = unify_line_ends(text);
     // The parser takes a NUL for the end of its input; what follows must not be dropped in silence.
-    match text.find(|c: char| c.is_control() && !matches!(c, '\n' | '\t' | '\u{85}')) {
+    match control_character(&text) {
         Some(index) => {
             let code = u32::from(text[index..].chars().next().unwrap_or_default());
             Err((end_of(source, &text[..index]), format!("control character U+{code:04X}")))
         }
         None => Ok(text),
     }
+}
+
+/// Where the first control character is that may not stand in a file.
+fn control_character(text: &str) -> Option<usize> {
+    // Most files have none, which their bytes tell faster: U+0080 to U+009F begin with 0xc2.
+    let may_begin_one =
+        |byte: &u8| (*byte < b' ' && !matches!(byte, b'\n' | b'\t')) || matches!(byte, 0x7f | 0xc2);
+    let first = text.bytes().position(|byte| may_begin_one(&byte))?;
+    let is_bad = |c: char| c.is_control() && !matches!(c, '\n' | '\t' | '\u{85}');
+    text[first..].find(is_bad).map(|index| first + index)
 }
 
 fn without_bom(bytes: &[u8]) -> &[u8] {
@@ -150,6 +160,11 @@ fn chunks(text: &str) -> Vec<Chunk<'_>> {
 
 fn is_document_start(line: &str) -> bool {
     line.strip_prefix("---").is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\n']))
+}
+
+/// Where a line starts that is a directive.
+fn directive(text: &str) -> Option<usize> {
+    if text.starts_with('%') { Some(0) } else { text.find("\n%").map(|index| index + 1) }
 }
 
 /// What is left of a file's bounds.
@@ -222,8 +237,9 @@ impl<'a, 'r> Builder<'a, 'r> {
     }
 
     fn fill(&mut self, text: &str, documents: &mut Vec<Option<Node>>) -> Result<(), Stop> {
-        if let Some(index) = text.split('\n').position(|line| line.starts_with('%')) {
-            let at = Position { source: self.source, line: count(self.lines_before + index + 1), column: 1 };
+        if let Some(offset) = directive(text) {
+            let lines = text[..offset].matches('\n').count();
+            let at = Position { source: self.source, line: count(self.lines_before + lines + 1), column: 1 };
             return Err(Stop(at, "YAML directives are not read; remove the line".into()));
         }
         let mut parser = Parser::new_from_str(text);
@@ -314,6 +330,11 @@ impl<'a, 'r> Builder<'a, 'r> {
 
     /// The first of each name; the others are reported.
     fn without_duplicates(&mut self, entries: Vec<(Key, Node)>) -> Vec<(Key, Node)> {
+        const FEW: usize = 8;
+        let is_new = |index: usize| entries[..index].iter().all(|(key, _)| key.text != entries[index].0.text);
+        if entries.len() <= FEW && (0..entries.len()).all(is_new) {
+            return entries;
+        }
         let mut order: Vec<&Key> = entries.iter().map(|(key, _)| key).collect();
         order.sort_by(|a, b| (&a.text, a.at).cmp(&(&b.text, b.at)));
         let mut repeated = Vec::new();

@@ -8,6 +8,7 @@ mod drops;
 mod flow;
 mod ids;
 mod report;
+mod rule_sets;
 mod rules;
 mod topology;
 
@@ -17,6 +18,7 @@ pub use ids::{Generation, PortId, RuleId, RuleListId, TenantId, Vni, VtepId};
 pub use report::{
     DropCount, FlowRecord, NeighbourReport, PortReport, Report, TenantReport, Traffic, WorkerReport,
 };
+pub use rule_sets::{PlacedSet, RuleSet, RuleSets};
 pub use rules::{
     Decision, Mismatch, Origin, PeerBlock, PortRange, QpRange, Rule, Service, ServiceMatch, Tier, Verdict,
 };
@@ -53,11 +55,9 @@ pub struct Program {
     pub tenants: Vec<Option<Tenant>>,
     /// Tenant ports; the index is the [`PortId`], with holes where a device serves no tenant.
     pub ports: Vec<Option<Port>>,
-    /// Each rule once; the index is the [`RuleId`].
-    pub rules: Vec<Rule>,
-    /// Rules in the order in which they are asked, earlier tiers first; the index is the [`RuleListId`].
-    pub rule_lists: Vec<Vec<RuleId>>,
-    /// File names as the user gave them; [`Origin::source`] is the index.
+    /// Each rule once, and the lists in which they are asked.
+    pub rules: RuleSets,
+    /// Names of the files as the user gave them, sorted.
     pub sources: Vec<String>,
 }
 
@@ -82,19 +82,23 @@ impl Program {
         self.devices.get(usize::from(id.0)).map_or("?", |device| &device.name)
     }
 
+    /// The rule of that id.
+    pub fn rule(&self, id: RuleId) -> Option<&Rule> {
+        self.rules.rule(id)
+    }
+
     /// What the rules of a list say: see [`Decision::among`].
     ///
     /// `peer` is the far side as the policy sees it: the destination for an egress list, the source for an
     /// ingress list.
     pub fn decide(&self, list: RuleListId, peer: std::net::IpAddr, service: Service) -> Decision {
-        let ids = self.rule_lists.get(list.0 as usize).map_or(&[][..], Vec::as_slice);
-        Decision::among(ids.iter().map(|id| (*id, &self.rules[id.0 as usize])), peer, service)
+        let rules = self.rules.list(list).filter_map(|(id, rule)| Some((id, rule?)));
+        Decision::among(rules, peer, service)
     }
 
     /// `file:line` of a rule.
     pub fn origin(&self, id: RuleId) -> String {
-        let Some(rule) = self.rules.get(id.0 as usize) else { return "?".into() };
-        let source = self.sources.get(rule.origin.source as usize).map_or("?", String::as_str);
-        format!("{source}:{}", rule.origin.line)
+        let Some(Rule { origin, .. }) = self.rule(id) else { return "?".into() };
+        format!("{}:{}", origin.source, origin.line)
     }
 }

@@ -1,6 +1,6 @@
 //! Rules and how they are asked. This is the reference: whatever else decides a packet must agree with it.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use ipnet::IpNet;
 
@@ -89,10 +89,10 @@ impl Decision {
 }
 
 /// Where a rule was written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Origin {
-    /// Index into the program's sources.
-    pub source: u32,
+    /// Name of the file as the user gave it.
+    pub source: Arc<str>,
     /// Line, from 1.
     pub line: u32,
 }

@@ -10,8 +10,7 @@ use std::{
 };
 
 use program::{
-    Decision, Flow, Ingress, Place, Port, Program, Rule, RuleId, RuleListId, Service, ServiceMatch, Tenant,
-    Verdict,
+    Decision, Flow, Ingress, Place, Port, Program, Rule, RuleId, Service, ServiceMatch, Tenant, Verdict,
 };
 use serde::{Deserialize, Serialize};
 
@@ -236,13 +235,13 @@ struct View<'a> {
 impl<'a> View<'a> {
     fn of(program: &'a Program, name: &str, side: Side) -> Self {
         let port = program.ports.iter().flatten().find(|port| program.port_name(port.id) == name);
-        let list = |id: RuleListId| program.rule_lists.get(id.0 as usize).map_or(&[][..], Vec::as_slice);
-        let ids = match (port, side) {
-            (None, _) => &[],
-            (Some(port), Side::Egress) => list(port.egress),
-            (Some(port), Side::Ingress) => list(port.ingress),
+        let list = match (port, side) {
+            (None, _) => None,
+            (Some(port), Side::Egress) => Some(port.egress),
+            (Some(port), Side::Ingress) => Some(port.ingress),
         };
-        let rules = ids.iter().filter_map(|id| program.rules.get(id.0 as usize)).collect();
+        let rules = list.into_iter().flat_map(|list| program.rules.list(list));
+        let rules = rules.filter_map(|(_, rule)| rule).collect();
         Self { program, port, rules }
     }
 

@@ -157,9 +157,8 @@ fn rules(program: &Program, tenant: &Tenant) -> Lists {
 }
 
 fn texts(program: &Program, list: RuleListId, side: Side) -> Vec<(String, String)> {
-    let ids = program.rule_lists.get(list.0 as usize).map_or(&[][..], Vec::as_slice);
-    let text = |id: &RuleId| Some((program.origin(*id), rule_text(program.rules.get(id.0 as usize)?, side)));
-    ids.iter().filter_map(text).collect()
+    let text = |(id, rule): (RuleId, Option<&Rule>)| Some((program.origin(id), rule_text(rule?, side)));
+    program.rules.list(list).filter_map(text).collect()
 }
 
 fn rule_text(rule: &Rule, side: Side) -> String {

@@ -14,7 +14,7 @@ pub fn questions<'a>(policy: &'a Policy, program: &Program) -> Vec<(&'a Statemen
         tenants: program.tenants.iter().flatten().map(|tenant| (tenant.name.clone(), tenant.id)).collect(),
         policy,
     };
-    policy.statements.iter().map(|statement| (statement, names.question(statement))).collect()
+    policy.statements.iter().map(|statement| (&**statement, names.question(statement))).collect()
 }
 
 struct Names<'a> {

@@ -183,8 +183,7 @@ fn steps(
     possible: &Set<u32>,
 ) -> Result<Vec<Step>, Undecided> {
     // As `Program::decide` has it, a list that is not there has no rules.
-    let ids = program.rule_lists.get(list.0 as usize).map_or(&[][..], Vec::as_slice);
-    let rules = ids.iter().map(|id| program.rules.get(id.0 as usize).ok_or(Undecided::BrokenList));
+    let rules = program.rules.list(list).map(|(_, rule)| rule.ok_or(Undecided::BrokenList));
     let step = |rule: &program::Rule| Step {
         tier: rule.tier,
         verdict: rule.verdict,
@@ -244,7 +243,7 @@ fn merged(atoms: impl Iterator<Item = Atom>) -> Vec<Atom> {
 
 #[cfg(test)]
 mod tests {
-    use program::{Origin, PeerBlock, PortRange, Rule, RuleId, ServiceMatch};
+    use program::{Origin, PeerBlock, PortRange, Rule, RuleSet, ServiceMatch};
 
     use super::*;
 
@@ -260,11 +259,14 @@ mod tests {
             services: vec![ServiceMatch::Tcp(PortRange { first: index as u16, last: index as u16 })],
             origin: Origin::default(),
         };
-        Program {
-            rules: (0..8).map(rule).collect(),
-            rule_lists: vec![(0..8).map(RuleId).collect()],
-            ..Program::default()
-        }
+        of_one_list((0..8).map(rule).collect())
+    }
+
+    fn of_one_list(rules: Vec<Rule>) -> Program {
+        let lists = vec![(0..rules.len() as u32).collect()];
+        let mut program = Program::default();
+        program.rules.push(program::TenantId(0), RuleSet { rules, lists }.into());
+        program
     }
 
     fn regions_of(budget: &mut Budget) -> Result<usize, Undecided> {
@@ -301,8 +303,7 @@ mod tests {
                     rule(Tier::Tenant, own, tcp),
                     rule(Tier::Baseline, last, tcp),
                 ];
-                let program =
-                    Program { rules, rule_lists: vec![(0..3).map(RuleId).collect()], ..Program::default() };
+                let program = of_one_list(rules);
                 let decided = Decided::by(&program, RuleListId(0), Family::V4, &mut Budget::whole()).unwrap();
                 for service in [Service::Opaque(6), Service::Tcp(80), Service::Tcp(81)] {
                     let expected = program.decide(RuleListId(0), peer, service).verdict == Verdict::Accept;

@@ -7,7 +7,7 @@ use compile::verify::{End, Expect, Question};
 use ipnet::IpNet;
 use program::{
     Device, Endpoint, Origin, PeerBlock, Place, Port, PortId, PortRange, Program, QpRange, Route, Rule,
-    RuleId, RuleListId, Service, ServiceMatch, Tenant, TenantId, Tier, Verdict, Vni, VtepId,
+    RuleListId, RuleSet, Service, ServiceMatch, Tenant, TenantId, Tier, Verdict, Vni, VtepId,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use wire::Mac;
@@ -76,11 +76,15 @@ pub fn program() -> impl Strategy<Value = Program> {
             tenant.vni = Vni(if is_shared { 7 } else { 7 + index as u32 });
             program.tenants.push(Some(tenant));
         }
-        for rules in lists {
-            let first = program.rules.len() as u32;
-            program.rule_lists.push((0..rules.len() as u32).map(|index| RuleId(first + index)).collect());
-            program.rules.extend(rules);
+        let mut set = RuleSet::default();
+        for mut rules in lists {
+            // A list never goes back to an earlier tier.
+            rules.sort_by_key(|rule| rule.tier);
+            let first = set.rules.len() as u32;
+            set.lists.push((first..first + rules.len() as u32).collect());
+            set.rules.extend(rules);
         }
+        program.rules.push(TenantId(0), set.into());
         program.ports.push(None);
         for (index, (egress, ingress, stray)) in ports.into_iter().enumerate() {
             let id = PortId(index as u16 + 1);
@@ -99,10 +103,6 @@ pub fn program() -> impl Strategy<Value = Program> {
         }
         let device = |index| Device { name: format!("p{index}"), device: "memory:".into(), mtu: 1500 };
         program.devices = (0..4).map(device).collect();
-        let rules = &program.rules;
-        // A list never goes back to an earlier tier.
-        let order = |list: &mut Vec<RuleId>| list.sort_by_key(|id| rules[id.0 as usize].tier);
-        program.rule_lists.iter_mut().for_each(order);
         program
     })
 }

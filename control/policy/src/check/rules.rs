@@ -1,8 +1,11 @@
 //! Checks of policies: what they name exists, and what they select is somebody.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use super::{Seen, shadow::Shadows, unknown};
+use super::{Seen, again::Checked, shadow::Shadows, unknown};
 use crate::{
     ClusterNetworkPolicy, Direction, Name, NetworkPolicy, Peer, PortSelector, PrefixTag, Protocol, Rule,
     Selector, Service, Spanned, Tenant, TenantPolicy, documents::Documents, has_labels, read::Report,
@@ -10,25 +13,25 @@ use crate::{
 
 const BOTH: [Direction; 2] = [Direction::Egress, Direction::Ingress];
 
-pub(super) fn all(documents: &Documents, report: &mut Report) {
+pub(super) fn all(documents: &Documents, checked: Option<&mut Checked>, report: &mut Report) {
     let mut scope = Scope::of(documents);
     let mut shadows = Shadows::new();
     names_are_unique(documents, report);
+    let (mut of_tenants, mut of_kubernetes) = Checked::rounds(checked);
     for policy in &documents.policies {
-        BOTH.iter().for_each(|direction| shadows.look_for(policy.rules(*direction), report));
-        let Some(hosts) = scope.tenant_of(&policy.tenant, report) else { continue };
-        if hosts.tenant.is_whole {
-            selected_ports(policy, hosts.tenant, report);
-            scope.peers(BOTH.iter().flat_map(|direction| policy.rules(*direction)), &[hosts], report);
-        }
+        let rules = BOTH.iter().flat_map(|direction| policy.rules(*direction));
+        of_tenants.check((policy, &policy.tenant), rules, &mut scope, &mut shadows, report, tenant_policy);
     }
     for policy in &documents.network_policies {
-        let Some(hosts) = scope.tenant_of(&policy.tenant, report) else { continue };
-        if hosts.tenant.is_whole {
-            selected_pods(policy, hosts.tenant, report);
-            let rules = BOTH.iter().flat_map(|direction| policy.rules(*direction).unwrap_or_default());
-            scope.peers(rules, &[hosts], report);
-        }
+        let rules = BOTH.iter().flat_map(|direction| policy.rules(*direction).unwrap_or_default());
+        of_kubernetes.check(
+            (policy, &policy.tenant),
+            rules,
+            &mut scope,
+            &mut shadows,
+            report,
+            network_policy,
+        );
     }
     for policy in &documents.cluster_policies {
         BOTH.iter().for_each(|direction| shadows.look_for(policy.rules(*direction), report));
@@ -39,30 +42,48 @@ pub(super) fn all(documents: &Documents, report: &mut Report) {
 
 fn names_are_unique(documents: &Documents, report: &mut Report) {
     let mut names = Seen::new();
-    for TenantPolicy { tenant, name, .. } in &documents.policies {
+    for TenantPolicy { tenant, name, .. } in documents.policies.iter().map(|policy| &**policy) {
         let what = || format!("policy {} of tenant {} is given twice", name.value, tenant.value);
         names.claim((&tenant.value, &name.value), name.at, what, report);
     }
     let mut names = Seen::new();
-    for NetworkPolicy { tenant, name, .. } in &documents.network_policies {
+    for NetworkPolicy { tenant, name, .. } in documents.network_policies.iter().map(|policy| &**policy) {
         let what = || format!("NetworkPolicy {} of tenant {} is given twice", name.value, tenant.value);
         names.claim((&tenant.value, &name.value), name.at, what, report);
     }
     let mut names = Seen::new();
-    for ClusterNetworkPolicy { name, .. } in &documents.cluster_policies {
+    for ClusterNetworkPolicy { name, .. } in documents.cluster_policies.iter().map(|policy| &**policy) {
         let what = || format!("ClusterNetworkPolicy {} is given twice", name.value);
         names.claim(&name.value, name.at, what, report);
     }
     let mut names = Seen::new();
-    for PrefixTag { name, .. } in &documents.tags {
+    for PrefixTag { name, .. } in documents.tags.iter().map(|tag| &**tag) {
         names.claim(&name.value, name.at, || format!("tag {} is given twice", name.value), report);
+    }
+}
+
+fn tenant_policy(policy: &TenantPolicy, scope: &mut Scope, shadows: &mut Shadows, report: &mut Report) {
+    BOTH.iter().for_each(|direction| shadows.look_for(policy.rules(*direction), report));
+    let Some(hosts) = scope.tenant_of(&policy.tenant, report) else { return };
+    if hosts.tenant.is_whole {
+        selected_ports(policy, hosts.tenant, report);
+        scope.peers(BOTH.iter().flat_map(|direction| policy.rules(*direction)), &[hosts], report);
+    }
+}
+
+fn network_policy(policy: &NetworkPolicy, scope: &mut Scope, _: &mut Shadows, report: &mut Report) {
+    let Some(hosts) = scope.tenant_of(&policy.tenant, report) else { return };
+    if hosts.tenant.is_whole {
+        selected_pods(policy, hosts.tenant, report);
+        let rules = BOTH.iter().flat_map(|direction| policy.rules(*direction).unwrap_or_default());
+        scope.peers(rules, &[hosts], report);
     }
 }
 
 /// What the rules of a tenant can name.
 #[derive(Clone, Copy)]
 struct Hosts<'a> {
-    tenant: &'a Tenant,
+    tenant: &'a Arc<Tenant>,
 }
 
 impl<'a> Hosts<'a> {
@@ -72,11 +93,12 @@ impl<'a> Hosts<'a> {
 }
 
 /// What rules can name, and what they have named.
-struct Scope<'a> {
+pub(super) struct Scope<'a> {
     documents: &'a Documents,
     tenants: BTreeMap<&'a str, Hosts<'a>>,
+    /// Of the tenants of which a rule has named one.
     remotes: BTreeMap<&'a str, BTreeSet<&'a str>>,
-    tags: BTreeMap<&'a str, &'a PrefixTag>,
+    tags: BTreeMap<&'a str, &'a Arc<PrefixTag>>,
     used_tags: BTreeSet<String>,
 }
 
@@ -84,9 +106,25 @@ impl<'a> Scope<'a> {
     fn of(documents: &'a Documents) -> Self {
         let tenants: BTreeMap<&str, Hosts> =
             documents.tenants.iter().map(|tenant| (&**tenant.name, Hosts { tenant })).collect();
-        let remotes = tenants.iter().map(|(name, hosts)| (*name, hosts.remotes().collect())).collect();
         let tags = documents.tags.iter().map(|tag| (&**tag.name, tag)).collect();
-        Self { documents, tenants, remotes, tags, used_tags: BTreeSet::new() }
+        Self { documents, tenants, remotes: BTreeMap::new(), tags, used_tags: BTreeSet::new() }
+    }
+
+    /// The tenant of that name, if it could be read.
+    pub fn tenant(&self, name: &str) -> Option<&'a Arc<Tenant>> {
+        self.tenants.get(name).map(|hosts| hosts.tenant)
+    }
+
+    /// True when there is a tag of that name.
+    pub fn has_tag(&self, name: &str) -> bool {
+        self.tags.contains_key(name)
+    }
+
+    /// A rule uses the tag.
+    pub fn use_tag(&mut self, name: &str) {
+        if !self.used_tags.contains(name) {
+            self.used_tags.insert(name.into());
+        }
     }
 
     fn tenant_of(&self, name: &Spanned<Name>, report: &mut Report) -> Option<Hosts<'a>> {
@@ -122,7 +160,8 @@ impl<'a> Scope<'a> {
             }
             Peer::Remote(name) => {
                 for Hosts { tenant } in subjects {
-                    let known = &self.remotes[&*tenant.name.value];
+                    let known = self.remotes.entry(&*tenant.name.value);
+                    let known = known.or_insert_with(|| Hosts { tenant }.remotes().collect());
                     if !known.contains(&*name.value) {
                         let what = format!("remote of tenant {}:", tenant.name.value);
                         unknown(&what, name, known.iter().copied(), "the tenant names none", report);
@@ -146,7 +185,7 @@ impl<'a> Scope<'a> {
         if !self.tags.contains_key(&*name.value) && !self.documents.unread.tags {
             unknown("tag", name, self.tags.keys().copied(), "no document is of kind PrefixTag", report);
         }
-        self.used_tags.insert(name.to_string());
+        self.use_tag(name);
     }
 
     fn tenant_peer(&self, name: &Spanned<Name>, subjects: &[Hosts], report: &mut Report) {

@@ -21,6 +21,16 @@ impl Shadows {
         Self { comparisons_left: SHADOW_COMPARISONS_MAX, has_given_up: false }
     }
 
+    /// What is left to compare. What took less than is left says the same whenever that is so.
+    pub const fn comparisons_left(&self) -> usize {
+        self.comparisons_left
+    }
+
+    /// Takes what was compared before.
+    pub const fn spend(&mut self, comparisons: usize) {
+        self.comparisons_left = self.comparisons_left.saturating_sub(comparisons);
+    }
+
     pub fn look_for(&mut self, rules: &[Rule], report: &mut Report) {
         let decides_all = |rule: &Rule| rule.peers.is_none() && rule.services.is_none();
         let last = rules.iter().position(decides_all);

@@ -123,7 +123,7 @@ fn read_end(node: &Node, default: Option<Option<&Spanned<Name>>>, report: &mut R
 /// Names are given once, and what statements name exists.
 pub(crate) fn check(documents: &Documents, report: &mut Report) {
     let tenants: BTreeMap<&str, &Tenant> =
-        documents.tenants.iter().map(|tenant| (&**tenant.name, tenant)).collect();
+        documents.tenants.iter().map(|tenant| (&**tenant.name, &**tenant)).collect();
     let mut seen: BTreeMap<&Name, Position> = BTreeMap::new();
     for statement in &documents.statements {
         let name = &statement.name;
