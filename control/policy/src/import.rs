@@ -15,6 +15,8 @@ mod native;
 mod security_groups;
 mod write;
 
+use std::sync::Arc;
+
 use crate::{Diagnostics, Name, Source, read::Report};
 
 /// What a foreign file is.
@@ -63,7 +65,8 @@ pub fn import(format: Format, sources: &[Source], tenant: Option<&str>) -> Resul
     let mut files: Vec<&Source> = sources.iter().collect();
     files.sort_by(|a, b| (&a.name, &a.bytes).cmp(&(&b.name, &b.bytes)));
     let names: Vec<String> = files.iter().map(|file| file.name.clone()).collect();
-    let mut report = Report::new(&names);
+    let shared: Vec<Arc<str>> = names.iter().map(|name| name.as_str().into()).collect();
+    let mut report = Report::new(&shared);
     let tenant = tenant.and_then(|name| whose(name, &mut report));
     let trees = json::trees(&files, &mut report);
     let policies = match format {

@@ -62,8 +62,10 @@ impl Plane {
             next_hops: Arc::new(SharedWords::new(limit::VTEPS)),
         };
         let workers = args.workers();
-        let limits =
-            Limits { flows: args.flows as usize, fragments: fragment_bounds(args.buffers as usize, workers) };
+        let limits = Limits {
+            flows: args.flows as usize,
+            fragments: fragment_bounds(args.buffers() as usize, workers),
+        };
         let parts = (0..workers).map(|number| plane.add_worker(WorkerId(number), workers, limits));
         let parts = parts.collect::<anyhow::Result<_>>()?;
         Ok((plane, parts))
