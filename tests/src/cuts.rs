@@ -27,7 +27,7 @@ pub fn fragment_of(whole: &[u8], id: u32, offset: usize, more: bool, data: &[u8]
         let len = (frame.len() - 14) as u16;
         frame[16..18].copy_from_slice(&len.to_be_bytes());
         frame[18..20].copy_from_slice(&(id as u16).to_be_bytes());
-        frame[20..22].copy_from_slice(&(u16::from(more) << 13 | offset / 8).to_be_bytes());
+        frame[20..22].copy_from_slice(&((u16::from(more) << 13) | (offset / 8)).to_be_bytes());
         assert!(wire::checksum::fill_ipv4_header(&mut frame[14..]));
         return frame;
     }

@@ -424,9 +424,9 @@ fn a_fragment_that_goes_nowhere_takes_no_room() {
 fn errors_and_discovery_come_whole_or_not_at_all() {
     let mut rig = demo();
     let asked = RED.udp((7, 5201), &[1; 96]);
-    assert_eq!(out(&mut rig, &[asked.clone()]).len(), 1);
+    assert_eq!(out(&mut rig, std::slice::from_ref(&asked)).len(), 1);
     let error = RED.reversed().unreachable(&asked);
-    assert_eq!(inwards(&mut rig, &[error.clone()]).len(), 1);
+    assert_eq!(inwards(&mut rig, std::slice::from_ref(&error)).len(), 1);
     assert!(inwards(&mut rig, &[fragment(&error, 1, 0..64)]).is_empty());
     // RFC 6980, section 5: neither in fragments nor as an atomic one.
     let solicit = RED6.solicit(RED_GATEWAY6);
@@ -492,9 +492,8 @@ proptest! {
         let ends6: Ends6 = RED6;
         let whole = if six { ends6.udp((7, port), &data) } else { RED.udp((7, port), &data) };
         let mut pieces = if ends.is_empty() { vec![whole.clone()] } else { cut(&whole, 77, &ends) };
-        for index in 0..pieces.len() {
-            let other = order[index].index(pieces.len());
-            pieces.swap(index, other);
+        for (index, other) in (0..pieces.len()).zip(&order) {
+            pieces.swap(index, other.index(pieces.len()));
         }
         // Copies come before the last piece, since the datagram is forgotten behind it.
         let mut sent = pieces.clone();

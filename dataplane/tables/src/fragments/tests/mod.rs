@@ -1,3 +1,5 @@
+//! What a table of datagrams promises, one by one; [`model`] holds all of it against a slow one.
+
 mod model;
 
 use super::*;
