@@ -493,7 +493,8 @@ proptest! {
         let whole = if six { ends6.udp((7, port), &data) } else { RED.udp((7, port), &data) };
         let mut pieces = if ends.is_empty() { vec![whole.clone()] } else { cut(&whole, 77, &ends) };
         for (index, other) in (0..pieces.len()).zip(&order) {
-            pieces.swap(index, other.index(pieces.len()));
+            let other = other.index(pieces.len());
+            pieces.swap(index, other);
         }
         // Copies come before the last piece, since the datagram is forgotten behind it.
         let mut sent = pieces.clone();
