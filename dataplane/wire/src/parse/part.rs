@@ -48,7 +48,6 @@ impl Parsed {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::parse;
     use std::{vec, vec::Vec};
 

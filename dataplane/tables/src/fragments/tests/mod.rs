@@ -187,12 +187,12 @@ fn what_waits_is_bounded_by_tenant_and_in_all() {
             .unwrap();
     }
     let fifth = wait(&mut table, &id(1, 7), piece(40, 48, true), 5, &mut gone);
-    assert_eq!((fifth, gone.drain(..).collect()), (Err(Loss::Limit), vec![(vec![1, 2, 3, 4], Loss::Limit)]));
+    assert_eq!((fifth, std::mem::take(&mut gone)), (Err(Loss::Limit), vec![(vec![1, 2, 3, 4], Loss::Limit)]));
     // The tenant's own oldest goes first.
     for number in 0..5 {
         wait(&mut table, &id(1, number), piece(8, 16, true), number, &mut gone).unwrap();
     }
-    assert_eq!((table.waiting(), gone.drain(..).collect()), (4, vec![(vec![0], Loss::Limit)]));
+    assert_eq!((table.waiting(), std::mem::take(&mut gone)), (4, vec![(vec![0], Loss::Limit)]));
     // Six in all: then the oldest of whoever has most.
     for number in 10..13 {
         wait(&mut table, &id(0, number), piece(8, 16, true), number, &mut gone).unwrap();

@@ -60,7 +60,7 @@ impl Datagram {
         let range = piece.offset..piece.offset + piece.len;
         let seen_up_to = self.bytes.keys().next_back().map_or(0, |last| last + 1);
         let wrong_end = match self.end() {
-            Some(end) => range.end > end || (range.end == end) != !piece.more,
+            Some(end) => range.end > end || (range.end == end) == piece.more,
             None => !piece.more && seen_up_to > range.end,
         };
         if range.is_empty() || range.clone().any(|byte| self.bytes.contains_key(&byte)) || wrong_end {
