@@ -65,6 +65,14 @@ impl Stage {
         Self { rig, program, flows: Flows::default(), sent: Vec::new(), verdicts: HashMap::new() }
     }
 
+    /// A stage for frames by hand.
+    fn of_text(text: &str) -> Self {
+        let mut rig = Rig::with_limits(&[text], edge::Limits { flows: 1 << 4 });
+        rig.settle();
+        let program = Program { tenants: Vec::new() };
+        Self { rig, program, flows: Flows::default(), sent: Vec::new(), verdicts: HashMap::new() }
+    }
+
     fn play(&mut self, step: &Step) -> Result<(), TestCaseError> {
         let packet = match step {
             Step::Send(packet, own) => Some(self.sourced(*packet, *own)),
@@ -404,14 +412,7 @@ fn explain_agrees_on_every_capture() {
             if policy::parse(&[source]).is_err() {
                 continue;
             }
-            let mut stage = Stage {
-                rig: Rig::with_limits(&[&text], edge::Limits { flows: 1 << 4 }),
-                program: Program { tenants: Vec::new() },
-                flows: Flows::default(),
-                sent: Vec::new(),
-                verdicts: HashMap::new(),
-            };
-            stage.rig.settle();
+            let mut stage = Stage::of_text(&text);
             stage
                 .compare("one0", frame, 0, &format!("{name}, frame {}", number + 1))
                 .unwrap_or_else(|error| panic!("{error}"));
@@ -419,6 +420,72 @@ fn explain_agrees_on_every_capture() {
         }
     }
     assert!(compared > 500, "{compared} frames compared");
+}
+
+/// ICMP between IPv6 addresses is no message of IPv6, and the other way round: a rule sees the protocol alone, so that one
+/// which asks for types does not let it through, and one which denies a type does not either.
+#[test]
+fn icmp_of_the_other_family_shows_no_type() {
+    let (src_mac, dst_mac) = (Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2]));
+    let ends = Ends { src_mac, dst_mac, src: [10, 0, 0, 1], dst: [10, 0, 0, 2] };
+    let ends6 = Ends6 {
+        src_mac,
+        dst_mac,
+        src: Ipv6Addr::from(0xfd_u128 << 120 | 1),
+        dst: Ipv6Addr::from(0xfd_u128 << 120 | 2),
+    };
+    // Messages that would be an echo reply, an echo request and an error of the family that they are not of.
+    let message = |six: bool, kind: u8| {
+        let mut frame = if six { ends6.ping(7, 1, 64) } else { ends.ping(7, 1, 64) };
+        if six {
+            (frame[20], frame[54]) = (1, kind);
+        } else {
+            (frame[23], frame[34]) = (58, kind);
+            assert!(wire::checksum::fill_ipv4_header(&mut frame[14..]));
+        }
+        frame
+    };
+    let own = |six: bool| if six { "ICMP" } else { "ICMPv6" };
+    for six in [false, true] {
+        let (name, other) = (own(six), own(!six));
+        let cases = [
+            (format!("[{{action: Accept, services: [{{protocol: {name}, type: 0}}]}}]"), Outcome::Dropped),
+            (format!("[{{action: Accept, services: [{{protocol: {other}}}]}}]"), Outcome::Dropped),
+            (format!("[{{action: Accept, services: [{{protocol: {name}}}]}}]"), Outcome::Forwarded),
+            (
+                format!(
+                    "[{{action: Deny, services: [{{protocol: {name}, type: 200}}]}}, {{action: Accept}}]"
+                ),
+                Outcome::Dropped,
+            ),
+            (
+                format!("[{{action: Deny, services: [{{protocol: {other}, type: 8}}]}}, {{action: Accept}}]"),
+                Outcome::Forwarded,
+            ),
+        ];
+        let (src, dst) = if six { ("fd00::1", "fd00::2") } else { ("10.0.0.1", "10.0.0.2") };
+        for (rules, expected) in &cases {
+            let local = Host { mac: &src_mac.to_string(), addresses: src, prefixes: "" };
+            let remote = Host { mac: &dst_mac.to_string(), addresses: dst, prefixes: "" };
+            let text = corpus::policy(
+                "192.0.2.1/24",
+                "192.0.2.2",
+                local,
+                remote,
+                "192.0.2.254",
+                &format!("egress: {rules}"),
+            );
+            let mut stage = Stage::of_text(&text);
+            stage.rig.resolve_next_hops("uplink0", PEER_MAC);
+            for kind in [0, 8, 3, 128, 129, 1] {
+                let frame = message(six, kind);
+                let told = explain(stage.rig.program(), "one0", &frame);
+                assert_eq!(told.verdict, *expected, "{rules}, type {kind}: {told:#?}");
+                stage.compare("one0", &frame, 0, rules).unwrap_or_else(|error| panic!("{error}"));
+            }
+            stage.rig.assert_balanced();
+        }
+    }
 }
 
 /// Addresses of an untagged IP frame, as text.

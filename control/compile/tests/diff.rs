@@ -69,6 +69,7 @@ fn edges(classes: &[Class]) -> Vec<(IpAddr, Service)> {
                     Service::Sctp(port),
                     roce,
                     Service::Icmp(byte, 0),
+                    Service::Icmpv6(byte, 0),
                     Service::Opaque(byte),
                 ]
             })
@@ -76,6 +77,7 @@ fn edges(classes: &[Class]) -> Vec<(IpAddr, Service)> {
         addresses
             .into_iter()
             .flat_map(move |a| services.clone().into_iter().map(move |s| (a, s)))
+            .filter(|(address, service)| service.fits(*address))
             .collect::<Vec<_>>()
     };
     classes.iter().take(12).flat_map(edge).take(4000).collect()

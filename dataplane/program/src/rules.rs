@@ -201,7 +201,7 @@ pub enum Service {
     Icmpv6(u8, u8),
     /// RoCEv2 to this queue pair.
     Roce(u32),
-    /// A later fragment, or a protocol of which no more is known: the IP protocol.
+    /// A later fragment, or a protocol of which no more is known, such as the other family's ICMP: the IP protocol.
     Opaque(u8),
 }
 
@@ -215,6 +215,16 @@ impl Service {
             Self::Icmp(..) => 1,
             Self::Icmpv6(..) => 58,
             Self::Opaque(protocol) => protocol,
+        }
+    }
+
+    /// True when packets of that address's family can be this: ICMP is IPv4's, ICMPv6 is IPv6's. Between addresses of
+    /// the other family either is a protocol of which no more is known.
+    pub const fn fits(self, address: IpAddr) -> bool {
+        match self {
+            Self::Icmp(..) => address.is_ipv4(),
+            Self::Icmpv6(..) => address.is_ipv6(),
+            _ => true,
         }
     }
 }

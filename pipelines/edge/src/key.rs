@@ -143,8 +143,9 @@ pub fn service(key: &FlowKey) -> Service {
         TCP => Service::Tcp(port),
         UDP => Service::Udp(port),
         SCTP => Service::Sctp(port),
-        ICMP => Service::Icmp(kind, code),
-        ICMPV6 => Service::Icmpv6(kind, code),
+        ICMP if key.kind & IPV6 == 0 => Service::Icmp(kind, code),
+        ICMPV6 if key.kind & IPV6 != 0 => Service::Icmpv6(kind, code),
+        // The other family's ICMP among them: it is no message of this one, and nothing of it is read.
         other => Service::Opaque(other),
     }
 }
@@ -155,19 +156,15 @@ pub fn mirror(key: &FlowKey, ingress: Ingress) -> Option<FlowKey> {
     if key.kind & (ROCE | FRAGMENT) != 0 {
         return None;
     }
-    let l4 = match key.protocol {
-        TCP | UDP | SCTP => key.l4.rotate_left(16),
-        ICMP | ICMPV6 => {
-            let kind = match (key.l4 >> 8) as u8 {
-                8 => 0,
-                0 => 8,
-                128 => 129,
-                129 => 128,
-                _ => return None,
-            };
-            key.l4 & 0xffff_0000 | kind << 8 | key.l4 & 0xff
-        }
-        _ => key.l4,
+    let of_kind = |kind: u32| key.l4 & 0xffff_0000 | kind << 8 | key.l4 & 0xff;
+    let l4 = match service(key) {
+        Service::Tcp(_) | Service::Udp(_) | Service::Sctp(_) => key.l4.rotate_left(16),
+        Service::Icmp(8, _) => of_kind(0),
+        Service::Icmp(0, _) => of_kind(8),
+        Service::Icmpv6(128, _) => of_kind(129),
+        Service::Icmpv6(129, _) => of_kind(128),
+        Service::Icmp(..) | Service::Icmpv6(..) | Service::Roce(_) => return None,
+        Service::Opaque(_) => key.l4,
     };
     Some(entering(&FlowKey { src: key.dst, dst: key.src, l4, ..*key }, ingress))
 }

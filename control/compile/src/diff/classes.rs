@@ -96,7 +96,7 @@ pub enum Protocol {
     Icmpv6,
     /// Queue pairs of RoCEv2.
     Roce,
-    /// IP protocols of which no more is read; of the protocols above: their later fragments.
+    /// IP protocols of which no more is read; of the protocols above: their later fragments, and the other family's ICMP.
     Other,
 }
 
@@ -379,6 +379,9 @@ fn changed(
     let (mut accepted, mut denied) = (Vec::new(), Vec::new());
     for (index, range) in services.iter().enumerate() {
         let service = range.example();
+        if !service.fits(peer) {
+            continue;
+        }
         let accepts = |rules: &[&Rule]| {
             let numbered = rules.iter().enumerate().map(|(index, rule)| (RuleId(index as u32), *rule));
             Decision::among(numbered, peer, service).verdict == Verdict::Accept

@@ -11,12 +11,6 @@ use wire::{
 
 use super::{Link, Packet};
 
-const ICMP: u8 = 1;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const ICMPV6: u8 = 58;
-const SCTP: u8 = 132;
-
 /// What came in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
@@ -189,19 +183,14 @@ fn service(frame: &[u8], parsed: &Parsed) -> Service {
     if parsed.fragment == Fragment::Later {
         return Service::Opaque(parsed.protocol);
     }
-    let icmp = || match parsed.icmp(frame) {
-        Some(header) => (header.kind, header.code),
-        // ICMP of the other family: nothing of it is read.
-        None => (0, 0),
-    };
-    match parsed.protocol {
-        UDP if parsed.l4 == L4::Roce => Service::Roce(parsed.dest_qp),
-        TCP => Service::Tcp(parsed.dst_port),
-        UDP => Service::Udp(parsed.dst_port),
-        SCTP => Service::Sctp(parsed.dst_port),
-        ICMP => Service::Icmp(icmp().0, icmp().1),
-        ICMPV6 => Service::Icmpv6(icmp().0, icmp().1),
-        other => Service::Opaque(other),
+    match (parsed.l4, parsed.icmp(frame)) {
+        (L4::Roce, _) => Service::Roce(parsed.dest_qp),
+        (L4::Tcp, _) => Service::Tcp(parsed.dst_port),
+        (L4::Udp, _) => Service::Udp(parsed.dst_port),
+        (L4::Sctp, _) => Service::Sctp(parsed.dst_port),
+        (L4::Icmp, Some(header)) => Service::Icmp(header.kind, header.code),
+        (L4::Icmpv6, Some(header)) => Service::Icmpv6(header.kind, header.code),
+        _ => Service::Opaque(parsed.protocol),
     }
 }
 

@@ -59,7 +59,6 @@ pub fn services(is_v4: bool) -> Vec<(Service, u16)> {
             all.push((if is_v4 { Service::Icmp(kind, code) } else { Service::Icmpv6(kind, code) }, 0));
         }
     }
-    all.push((if is_v4 { Service::Icmpv6(0, 0) } else { Service::Icmp(0, 0) }, 0));
     all
 }
 
