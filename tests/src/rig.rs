@@ -3,23 +3,26 @@
 use std::sync::Arc;
 
 use backends::memory::{self, MemoryBackend, Pool, Wire};
-use edge::{Edge, Facts, Limits, Record, Tables};
+use edge::{Edge, Facts, Limits, Log, LogRecord, Record, Tables};
 use engine::{Account, Dump, DumpRequest, Dumped, Ledger, LedgerReader, Worker, WorkerPorts};
 use packet::{Buf, Nanos};
 use policy::Source;
 use program::{DropReason, FlowRecord, PortId, Program, TenantId, Traffic, VtepId, limit};
-use quiescent::{Publisher, SharedWords};
+use quiescent::{Publisher, SharedWords, ring::Consumer};
 use wire::Mac;
 
 /// Frames that a memory port holds.
 const DEPTH: usize = 1024;
 /// Buffers of the rig's pool.
 const BUFFERS: usize = 4096;
+/// Log lines that wait to be taken.
+pub const LOG_DEPTH: usize = 256;
 
 /// One worker with its ports' other ends in the test's hands.
 pub struct Rig {
     worker: Worker<MemoryBackend, Edge>,
     dump_request: DumpRequest<Record>,
+    logged: Consumer<LogRecord>,
     publisher: Publisher<Tables>,
     facts: Vec<Facts>,
     program: Arc<Program>,
@@ -65,12 +68,13 @@ impl Rig {
         let (queues, wires): (Vec<_>, Vec<_>) = (0..count).map(|_| memory::port(&pool, DEPTH)).unzip();
         let (ledger, reader) = Ledger::new();
         let mut publisher = Publisher::new(Box::new(build(&program, &facts)));
-        let edge = Edge::new(limits, 1, Arc::new(SharedWords::new(limit::VTEPS)));
+        let (log, logged) = Log::new(LOG_DEPTH);
+        let edge = Edge::new(limits, 1, Arc::new(SharedWords::new(limit::VTEPS))).with_log(log);
         let ports = WorkerPorts { queues: queues.into_iter().map(Some).collect(), allocator: pool.clone() };
         let (dump, dump_request) = Dump::new(64);
         let worker = Worker::new(ports, edge, publisher.reader(), ledger, dump);
         let now = Nanos::from_secs(1);
-        Self { worker, dump_request, publisher, facts, program, wires, ledger: reader, pool, now }
+        Self { worker, dump_request, logged, publisher, facts, program, wires, ledger: reader, pool, now }
     }
 
     /// Publishes another policy; the next poll runs it.
@@ -103,6 +107,11 @@ impl Rig {
                 }
             }
         }
+    }
+
+    /// The flows that were logged since the last look, as lines of the running program.
+    pub fn logged(&mut self) -> Vec<FlowRecord> {
+        std::iter::from_fn(|| self.logged.pop().ok()).map(|record| record.line(&self.program)).collect()
     }
 
     /// The outside end of a port.

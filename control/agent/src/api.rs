@@ -164,6 +164,9 @@ pub struct RuleEntry {
     pub peers: Option<Vec<String>>,
     /// Protocols and ports; empty when it speaks of all packets.
     pub services: Vec<String>,
+    /// True when flows that it decides are logged.
+    #[serde(default)]
+    pub log: bool,
     /// Ports for whose outgoing packets it is asked.
     pub egress: Vec<String>,
     /// Ports for whose incoming packets it is asked.

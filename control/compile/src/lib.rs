@@ -10,7 +10,10 @@ mod hosts;
 mod ids;
 mod rules;
 mod topology;
+mod unreached;
 pub mod verify;
+
+pub use unreached::{Unreached, unreached};
 
 use policy::{Diagnostic, Diagnostics, Place, Policy, Severity};
 use program::{Generation, Program};
@@ -56,7 +59,8 @@ pub fn compile(policy: &Policy, previous: Option<&Program>) -> Result<Compiled, 
     let lists = rules.into_program(&mut program);
     program.tenants = topology::tenants(policy, &tenants, &vteps);
     program.ports = topology::ports(policy, &tenants, &lists);
-    Ok(Compiled { program, warnings: Diagnostics::default() })
+    let warnings = unreached::warnings(policy, &program);
+    Ok(Compiled { program, warnings })
 }
 
 fn error(place: Place<'_>, message: impl Into<String>) -> Diagnostic {

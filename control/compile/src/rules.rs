@@ -175,6 +175,7 @@ impl<'a> Rules<'a> {
             verdict: verdict(rule.action),
             peers,
             services,
+            log: rule.log,
             origin: origin(rule.at),
         }))
     }
@@ -223,7 +224,8 @@ impl<'a> Rules<'a> {
                 continue;
             }
             let (verdict, origin) = (verdict(rule.action), origin(rule.at));
-            added.push(self.push(Rule { tier, verdict, peers: Some(peers), services, origin }));
+            let peers = Some(peers);
+            added.push(self.push(Rule { tier, verdict, peers, services, log: rule.log, origin }));
         }
         added
     }
@@ -233,7 +235,8 @@ impl<'a> Rules<'a> {
         if !self.has_room(at, 0) {
             return None;
         }
-        Some(self.push(Rule { tier, verdict, peers: None, services: vec![], origin: origin(at) }))
+        let rule = Rule { tier, verdict, peers: None, services: vec![], log: false, origin: origin(at) };
+        Some(self.push(rule))
     }
 
     fn push(&mut self, rule: Rule) -> RuleId {

@@ -36,7 +36,7 @@ fn open() -> Program {
         port.tenant = TenantId(1 - port.tenant.0);
     }
     let (tier, origin) = Default::default();
-    let all = Rule { tier, verdict: Verdict::Accept, peers: None, services: vec![], origin };
+    let all = Rule { tier, verdict: Verdict::Accept, peers: None, services: vec![], log: false, origin };
     program.rules = vec![all];
     program.rule_lists.iter_mut().for_each(|list| *list = vec![RuleId(0)]);
     program

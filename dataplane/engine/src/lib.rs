@@ -9,6 +9,6 @@ mod outbox;
 mod worker;
 
 pub use dump::{Dump, DumpRequest, Dumped};
-pub use ledger::{Account, Gauge, Ledger, LedgerReader, Tally};
+pub use ledger::{Account, Gauge, Ledger, LedgerReader, Logged, Tally};
 pub use outbox::Outbox;
 pub use worker::{Io, Pipeline, Poll, Worker, WorkerPorts};

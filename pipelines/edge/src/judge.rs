@@ -96,6 +96,9 @@ impl Edge {
             // An answer is one even if rules allow it as well: it does not open what it answers.
             action = action.as_reply();
         }
+        if let Some(log) = self.log.as_mut().filter(|_| tables.has_logs) {
+            log.note(tables, &key, action, &mut io.ledger, now);
+        }
         let l4 = (self.lanes.parsed[lane].l4, self.lanes.parsed[lane].l4_offset);
         let timeout = first_timeout(l4.0, frame, l4.1);
         match self.remember(tables, hash, &key, action, timeout, frame.len(), now) {

@@ -189,17 +189,13 @@ pub fn entropy(key: &FlowKey) -> u16 {
     0xc000 | (hash >> 50) as u16
 }
 
-/// The service of a flow as text, for lists.
+/// The service of a flow as text, for lists. Echoes of one pair of hosts are told apart by their identifiers.
 pub fn service_text(key: &FlowKey) -> String {
-    let (from, identifier) = (key.l4 >> 16, key.l4 >> 16);
-    match service(key) {
-        Service::Tcp(port) => format!("tcp {from} > {port}"),
-        Service::Udp(port) => format!("udp {from} > {port}"),
-        Service::Sctp(port) => format!("sctp {from} > {port}"),
-        Service::Icmp(kind, code) => format!("icmp type {kind} code {code} id {identifier}"),
-        Service::Icmpv6(kind, code) => format!("icmpv6 type {kind} code {code} id {identifier}"),
-        Service::Roce(qp) => format!("rocev2 qp {qp:#x}"),
-        Service::Opaque(protocol) => format!("protocol {protocol}"),
+    let service = service(key);
+    let text = service.text(src_port(key));
+    match service {
+        Service::Icmp(..) | Service::Icmpv6(..) => format!("{text} id {}", key.l4 >> 16),
+        _ => text,
     }
 }
 

@@ -17,6 +17,7 @@ mod forward;
 mod judge;
 mod key;
 mod lanes;
+mod log;
 mod nd;
 mod next_hops;
 mod record;
@@ -36,6 +37,7 @@ use quiescent::cell::SharedWords;
 
 pub use action::{Action, Target};
 pub use decide::{Allowed, decide};
+pub use log::{LINES_AT_ONCE, LINES_PER_SECOND, Log, LogRecord};
 pub use next_hops::mac_of_word;
 pub use record::Record;
 pub use tables::{BuildError, Facts, Tables};
@@ -72,6 +74,7 @@ pub struct Edge {
     lanes: Box<Lanes>,
     next_hops: NextHops,
     icmp_errors: Vec<RateLimit>,
+    log: Option<Log>,
     /// Hits of the burst in hand, counted in one go.
     hits: u64,
 }
@@ -85,8 +88,14 @@ impl Edge {
             lanes: Box::new(Lanes::new()),
             next_hops: NextHops::new(board),
             icmp_errors: vec![RateLimit::new(ICMP_ERRORS_PER_SECOND, ICMP_ERROR_BURST); limit::TENANTS],
+            log: None,
             hits: 0,
         }
+    }
+
+    /// The same pipeline, which puts flows that rules ask to be logged into `log`.
+    pub fn with_log(self, log: Log) -> Self {
+        Self { log: Some(log), ..self }
     }
 
     /// Whether that tenant may cause another ICMP error now.

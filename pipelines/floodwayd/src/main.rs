@@ -5,6 +5,7 @@
 
 mod args;
 mod clock;
+mod log;
 mod plane;
 mod ports;
 mod signals;
@@ -84,13 +85,15 @@ fn serve<W: ports::World>(
     world: &mut W,
 ) -> anyhow::Result<()> {
     let Start { program, lifecycle } = start;
-    let (plane, parts) = Plane::new(args, Arc::new(program), world.facts())?;
-    let worker = worker::start(args, world, parts, shutdown)?;
+    let (plane, parts, records) = Plane::new(args, Arc::new(program), world.facts())?;
     let plane = Arc::new(plane);
+    let log = log::Writer::start(plane.clone(), records)?;
+    let worker = worker::start(args, world, parts, shutdown)?;
     tracing::info!(socket = %args.socket.display(), "ready");
     listening.serve_with(plane.clone(), lifecycle, shutdown);
     tracing::info!("ending: the workers send what they hold and stop");
     let ended = worker.stop();
+    log.stop();
     log_totals(&plane);
     ended.map_err(|panic| anyhow!("the worker ended by a fault: {panic}"))
 }

@@ -4,15 +4,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use agent::{DataPlane, PublishError, Published};
-use edge::{Edge, Facts, Limits, Record, Tables, mac_of_word};
+use edge::{Edge, Facts, Limits, Log, LogRecord, Record, Tables, mac_of_word};
 use engine::{Account, Dump, DumpRequest, Dumped, Gauge, Ledger, LedgerReader};
 use program::{
-    DropCount, DropReason, FlowRecord, NeighbourReport, PortId, PortReport, Program, Report, Tenant,
-    TenantReport, Traffic, WorkerReport, limit,
+    DropCount, DropReason, FlowRecord, Generation, LogCount, NeighbourReport, PortId, PortReport, Program,
+    Report, Tenant, TenantReport, Traffic, WorkerReport, limit,
 };
-use quiescent::{Publisher, Reader, SharedWords};
+use quiescent::{Publisher, Reader, SharedWords, ring::Consumer};
 
 use crate::args::Args;
+use crate::log::{self, Programs};
 
 /// How long the workers may take to run a new program before they count as stuck.
 const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -30,6 +31,8 @@ pub struct Plane {
     ledgers: Vec<LedgerReader>,
     dumps: Mutex<Vec<DumpRequest<Record>>>,
     next_hops: Arc<SharedWords>,
+    /// What records of flows may still speak of.
+    pub programs: Programs,
 }
 
 /// What goes to the worker's thread.
@@ -41,14 +44,20 @@ pub struct WorkerParts {
 }
 
 impl Plane {
-    /// A plane that runs `program` on ports of which `facts` are known, and its one worker.
-    pub fn new(args: &Args, program: Arc<Program>, facts: Vec<Facts>) -> anyhow::Result<(Self, WorkerParts)> {
+    /// A plane that runs `program` on ports of which `facts` are known, its one worker, and what that one has logged.
+    pub fn new(
+        args: &Args,
+        program: Arc<Program>,
+        facts: Vec<Facts>,
+    ) -> anyhow::Result<(Self, WorkerParts, Consumer<LogRecord>)> {
+        let programs = Programs::new(program.clone());
         let mut publisher = Publisher::new(Box::new(Tables::build(program, &facts)?));
         let next_hops = Arc::new(SharedWords::new(limit::VTEPS));
         let (ledger, ledger_reader) = Ledger::new();
         let (dump, request) = Dump::new(DUMP_DEPTH);
         let limits = Limits { flows: args.flows as usize };
-        let edge = Edge::new(limits, crate::draw_seed()?, next_hops.clone());
+        let (log, records) = Log::new(log::DEPTH);
+        let edge = Edge::new(limits, crate::draw_seed()?, next_hops.clone()).with_log(log);
         let parts = WorkerParts { edge, reader: publisher.reader(), ledger, dump };
         let plane = Self {
             publisher: Mutex::new(publisher),
@@ -56,8 +65,15 @@ impl Plane {
             ledgers: vec![ledger_reader],
             dumps: Mutex::new(vec![request]),
             next_hops,
+            programs,
         };
-        Ok((plane, parts))
+        Ok((plane, parts, records))
+    }
+
+    /// The generation that every worker runs; `None` while one does not run the one published last.
+    pub fn settled(&self) -> Option<Generation> {
+        let publisher = self.publisher();
+        (publisher.acknowledged() >= publisher.epoch()).then(|| publisher.current().generation())
     }
 
     /// Packets that are neither sent nor dropped; zero once the workers have stopped.
@@ -139,7 +155,17 @@ impl Plane {
             fabric: self.traffic(fabric),
             ports: sum,
             drops: self.drops(&all),
+            log: self.log(fabric),
         }
+    }
+
+    fn log(&self, account: Account) -> LogCount {
+        let each = self.ledgers.iter().map(|ledger| ledger.log(account));
+        each.fold(LogCount::default(), |sum, log| LogCount {
+            written: sum.written + log.written,
+            suppressed: sum.suppressed + log.suppressed,
+            lost: sum.lost + log.lost,
+        })
     }
 
     fn neighbours(&self, program: &Program) -> Vec<NeighbourReport> {
@@ -162,8 +188,10 @@ impl DataPlane for Plane {
 
     fn publish(&self, program: Program) -> Result<Published, PublishError> {
         let generation = program.generation;
-        let tables = Tables::build(Arc::new(program), &self.facts);
+        let program = Arc::new(program);
+        let tables = Tables::build(program.clone(), &self.facts);
         let tables = tables.map_err(|error| PublishError::Rejected { reason: error.to_string() })?;
+        self.programs.add(program);
         let start = Instant::now();
         let epoch = self.publisher().publish(Box::new(tables));
         while self.publisher().acknowledged() < epoch {

@@ -170,7 +170,8 @@ fn rule_text(rule: &Rule, side: Side) -> String {
         Some(peers) => peers.iter().map(peer_text).collect::<Vec<_>>().join(", "),
     };
     let word = if side == Side::Egress { "to" } else { "from" };
-    format!("{} {} {services} {word} {peers}", side.name(), verdict_text(rule.verdict))
+    let log = if rule.log { " log" } else { "" };
+    format!("{} {} {services} {word} {peers}{log}", side.name(), verdict_text(rule.verdict))
 }
 
 /// A rule that many ports ask is one change. Where only the order differs, the list is named.

@@ -175,7 +175,7 @@ mod tests {
         ) {
             let set = meant(&matches, verdict);
             let (tier, origin) = Default::default();
-            let rule = Rule { tier, verdict, peers: None, services: matches, origin };
+            let rule = Rule { tier, verdict, peers: None, services: matches, log: false, origin };
             for one in services() {
                 let is_matched = rule.matches(IpAddr::V4(Ipv4Addr::LOCALHOST), one);
                 prop_assert_eq!(set.contains(point(one)), is_matched, "{:?}", one);

@@ -258,6 +258,7 @@ mod tests {
                 except: vec![],
             }]),
             services: vec![ServiceMatch::Tcp(PortRange { first: index as u16, last: index as u16 })],
+            log: false,
             origin: Origin::default(),
         };
         Program {
@@ -291,6 +292,7 @@ mod tests {
             verdict,
             peers: None,
             services: vec![service],
+            log: false,
             origin: Origin::default(),
         };
         let tcp = ServiceMatch::Protocol(6);
