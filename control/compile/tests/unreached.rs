@@ -87,8 +87,8 @@ fn a_rule_of_each_family_is_as_good_as_one_for_all_and_half_is_not() {
     let v4 = "{action: Deny, to: [{networks: [0.0.0.0/0]}]}";
     let v6 = "{action: Accept, to: [{networks: ['::/0']}]}";
     assert_eq!(warned(&[admin(v4), red()]), [""; 0]);
-    let both = warned(&[admin(&format!("{v4}, {v6}")), red()]);
-    assert!(both.len() == 1 && both[0].contains("admin.yaml:5:58: this decides"), "{both:?}");
+    let both = warned(&[admin(&format!("{v4},\n {v6}")), red()]);
+    assert!(both.len() == 1 && both[0].contains("admin.yaml:6:2: this decides"), "{both:?}");
     // The port of the other policy has IPv4 only.
     assert_eq!(warned(&[admin(v4), ("red", own("red", "ports: [b0], egress: [{action: Accept}]"))]).len(), 1);
     for partly in [
@@ -112,7 +112,9 @@ fn what_is_passed_on_comes_through() {
     // What Admin passes on, the tenant decides, so that nothing comes to Baseline.
     let base = || ("base", cluster("Baseline", &format!("egress: [{deny}]")));
     let told = warned(&[admin(&format!("{pass}, {deny}")), red(), base()]);
-    assert_eq!(told.len(), 2, "{told:?}"); // blue, which has no rules: by Admin; red: by its own
+    let own = "base.yaml:5:11: warning: no packet that ports of tenant red send comes to the Baseline tier, of which this is the first rule\n  note: red.yaml:5:11: this decides all of them before";
+    // Not to red's; to blue's it does.
+    assert_eq!(told, [own]);
 }
 
 #[test]

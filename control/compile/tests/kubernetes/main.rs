@@ -39,7 +39,8 @@ fn some_worlds_have_tiers_that_decide_nothing() {
         let world = world().new_tree(&mut runner).unwrap().current();
         unreached(&compile(&world)).into_iter().for_each(|(.., tier)| *found.entry(tier).or_default() += 1);
     }
-    assert!(found["Tenant"] > 3 && found["Baseline"] > 20, "{found:?}");
+    let of = |tier| found.get(tier).copied().unwrap_or(0);
+    assert!(of("Tenant") >= 3 && of("Baseline") > 20, "{found:?}");
 }
 
 proptest! {

@@ -172,7 +172,7 @@ fn action() -> impl Strategy<Value = Action> {
 fn peer() -> impl Strategy<Value = Peer> {
     prop_oneof![
         2 => (option::of(tenants()), selects()).prop_map(|(tenants, pods)| Peer::Pods(tenants, pods)),
-        1 => (low(), prop_oneof![8 => 24..=32u8, 1 => Just(0)], option::of(0..4u8)).prop_map(|(low, len, except)| Peer::Block(low, len, except)),
+        1 => (low(), prop_oneof![4 => 24..=32u8, 1 => Just(0)], option::of(0..4u8)).prop_map(|(low, len, except)| Peer::Block(low, len, except)),
     ]
 }
 
