@@ -78,13 +78,15 @@ fn widened(frame: &[u8], at: usize) -> [u8; 16] {
     bytes
 }
 
-/// Identifier, type and code; the identifier is zero for messages that are no echo.
+/// Identifier, type and code of a message.
 fn icmp_identity(frame: &[u8], l4: usize) -> u32 {
-    let (kind, code) = (frame[l4], frame[l4 + 1]);
-    let identifier = match (kind, frame.get(l4 + 4..l4 + 6)) {
-        (0 | 8 | 128 | 129, Some(id)) => u16::from_be_bytes([id[0], id[1]]),
-        _ => 0,
-    };
+    let identifier = frame.get(l4 + 4..l4 + 6).map_or(0, |id| u16::from_be_bytes([id[0], id[1]]));
+    echo_identity(frame[l4], frame[l4 + 1], identifier)
+}
+
+/// The identifier is zero for messages that are no echo.
+fn echo_identity(kind: u8, code: u8, identifier: u16) -> u32 {
+    let identifier = if matches!(kind, 0 | 8 | 128 | 129) { identifier } else { 0 };
     u32::from(identifier) << 16 | u32::from(kind) << 8 | u32::from(code)
 }
 
@@ -189,14 +191,18 @@ pub fn entropy(key: &FlowKey) -> u16 {
     0xc000 | (hash >> 50) as u16
 }
 
-/// The service of a flow as text, for lists. Echoes of one pair of hosts are told apart by their identifiers.
+/// The service of a flow as text, for lists. Echoes of one pair of hosts are told apart by their identifiers, and
+/// fragments, first and later, have flows of their own.
 pub fn service_text(key: &FlowKey) -> String {
     let service = service(key);
-    let text = service.text(src_port(key));
-    match service {
-        Service::Icmp(..) | Service::Icmpv6(..) => format!("{text} id {}", key.l4 >> 16),
-        _ => text,
+    let mut text = service.text(src_port(key));
+    if matches!(service, Service::Icmp(..) | Service::Icmpv6(..)) {
+        text += &format!(" id {}", key.l4 >> 16);
     }
+    if key.kind & FRAGMENT != 0 {
+        text += " fragment";
+    }
+    text
 }
 
 /// A key that says only whose packet it is and where it came in.
@@ -217,15 +223,13 @@ pub fn entering(key: &FlowKey, ingress: Ingress) -> FlowKey {
 pub fn quoted(frame: &[u8], parsed: &Parsed, error: &FlowKey) -> Option<FlowKey> {
     let quoted = parsed.quoted(frame).ok()??;
     let mut key = FlowKey { tenant: error.tenant, protocol: quoted.protocol, ..FlowKey::default() };
-    let l4_offset = if let Some(header) = quoted.ipv4(frame) {
+    if let Some(header) = quoted.ipv4(frame) {
         key.src[..4].copy_from_slice(&header.src);
         key.dst[..4].copy_from_slice(&header.dst);
-        quoted.offset + header.header_len() as u16
     } else {
         let header = quoted.ipv6(frame)?;
         (key.src, key.dst, key.kind) = (header.src, header.dst, IPV6);
-        quoted.offset + wire::ipv6::HEADER_LEN as u16
-    };
+    }
     match quoted.l4 {
         L4::Tcp | L4::Udp | L4::Sctp => {
             key.l4 = u32::from(quoted.src_port) << 16 | u32::from(quoted.dst_port)
@@ -234,10 +238,7 @@ pub fn quoted(frame: &[u8], parsed: &Parsed, error: &FlowKey) -> Option<FlowKey>
             key.l4 = quoted.dest_qp?;
             key.kind |= ROCE;
         }
-        L4::Icmp | L4::Icmpv6 => {
-            frame.get(usize::from(l4_offset)..usize::from(l4_offset) + 2)?;
-            key.l4 = icmp_identity(frame, usize::from(l4_offset));
-        }
+        L4::Icmp | L4::Icmpv6 => key.l4 = echo_identity(quoted.icmp.0, quoted.icmp.1, quoted.src_port),
         L4::None | L4::Unknown => {}
     }
     Some(key)
