@@ -3,7 +3,7 @@
 use std::{collections::HashSet, fmt, time::Duration};
 
 use compile::Compiled;
-use policy::{Diagnostics, Source};
+use policy::{Diagnostic, Diagnostics, Policy, Severity, Source};
 use program::{Generation, Program};
 
 use crate::{
@@ -21,6 +21,8 @@ pub(crate) enum Refusal {
     Name(String),
     /// The files are wrong; the program that runs stays.
     Policy(Diagnostics),
+    /// Statements in the files are not proven; the program that runs stays.
+    Unproven(Diagnostics),
     /// Another generation runs than the request expects.
     Conflict { expected: u32, running: Generation },
     /// Published, but these workers do not run it.
@@ -42,6 +44,9 @@ impl fmt::Display for Refusal {
                 write!(f, "the source name {name:?} is empty, given twice or has control characters")
             }
             Self::Policy(_) => f.write_str("the policy files are refused; the running program stays"),
+            Self::Unproven(_) => f.write_str(
+                "the policy files are refused, since what they state is not proven; the running program stays",
+            ),
             Self::Conflict { expected, running } => {
                 write!(f, "generation {running} runs, not {expected} as expected; nothing was changed")
             }
@@ -75,6 +80,35 @@ pub(crate) fn compile(sources: &[Source], running: &Program) -> Result<Compiled,
     compile_sources(sources, Some(running)).map_err(Refusal::Policy)
 }
 
+/// As [`compile`], and what the files state is true of all packets, unless `is_unproven_taken`.
+pub(crate) fn prove(
+    sources: &[Source],
+    running: &Program,
+    is_unproven_taken: bool,
+) -> Result<Compiled, Refusal> {
+    let (policy, mut compiled) = read_sources(sources, Some(running)).map_err(Refusal::Policy)?;
+    if !is_change(&compiled.program, running) {
+        return Ok(compiled);
+    }
+    let unproven = compile::verify::unproven(&policy, &compiled.program);
+    match unproven.is_empty() {
+        true => Ok(compiled),
+        false if is_unproven_taken => {
+            warn(&mut compiled.warnings, unproven);
+            Ok(compiled)
+        }
+        false => Err(Refusal::Unproven(unproven)),
+    }
+}
+
+/// What is not proven, as something that somebody should look at.
+pub(crate) fn warn(warnings: &mut Diagnostics, unproven: Diagnostics) {
+    for diagnostic in unproven.list {
+        warnings.push(Diagnostic { severity: Severity::Warning, ..diagnostic });
+    }
+    warnings.omitted += unproven.omitted;
+}
+
 /// The files of a request.
 pub(crate) fn named(sources: Vec<SourceText>) -> Result<Vec<Source>, Refusal> {
     refuse_bad_names(&sources)?;
@@ -97,12 +131,20 @@ fn refuse_bad_names(sources: &[SourceText]) -> Result<(), Refusal> {
 /// # Errors
 /// All diagnostics, warnings among them, when at least one is an error.
 pub fn compile_sources(sources: &[Source], previous: Option<&Program>) -> Result<Compiled, Diagnostics> {
+    read_sources(sources, previous).map(|(_, compiled)| compiled)
+}
+
+/// As [`compile_sources`], with the policy, which states what is to be proven.
+pub(crate) fn read_sources(
+    sources: &[Source],
+    previous: Option<&Program>,
+) -> Result<(Policy, Compiled), Diagnostics> {
     let policy::Parsed { policy, mut warnings } = policy::parse(sources)?;
     match compile::compile(&policy, previous) {
         Ok(Compiled { program, warnings: more }) => {
             more.list.into_iter().for_each(|warning| warnings.push(warning));
             warnings.omitted += more.omitted;
-            Ok(Compiled { program, warnings: warnings.sorted() })
+            Ok((policy, Compiled { program, warnings: warnings.sorted() }))
         }
         Err(errors) => {
             errors.list.into_iter().for_each(|error| warnings.push(error));

@@ -257,7 +257,17 @@ misses    20
 uncached  0
 "
     );
-    assert_ends(&show(&server, &["status"]), 0, &expected, "");
+    // When it was applied is another time at each run.
+    let output = show(&server, &["status"]);
+    let lines = String::from_utf8(output.stdout.clone()).unwrap();
+    let (policy, others): (Vec<&str>, Vec<&str>) = lines.lines().partition(|line| line.starts_with("policy"));
+    assert_eq!(others.join("\n") + "\n", expected);
+    let [policy] = policy[..] else { panic!("{lines}") };
+    assert!(
+        policy.starts_with("policy    current, by apply at 20") && policy.ends_with("Z, confirmed"),
+        "{policy}"
+    );
+    assert_eq!((output.status.code(), &*output.stderr), (Some(0), &b""[..]));
     server.plane.set_stuck(&[1]);
     let output = show(&server, &["status"]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("workers   2 workers, 1 not on generation 1\n"));
@@ -273,8 +283,8 @@ fn show_prints_plain_tables() {
         (
             &["tenants"],
             "\
-TENANT  VNI  PORTS-RX  PORTS-TX  FABRIC-RX  FABRIC-TX  DROPS
-red     100         7         5          7          5      6
+TENANT  VNI  PORTS-RX  PORTS-TX  FABRIC-RX  FABRIC-TX  DROPS  LOGGED  UNLOGGED
+red     100         7         5          7          5      6       3         3
 ",
         ),
         (

@@ -23,6 +23,8 @@ const DUMP_TIMEOUT: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
 /// Flow records on their way from a worker.
 const DUMP_DEPTH: usize = 1024;
+/// Flow records that are named in one go, while nothing is published.
+const NAMED_AT_ONCE: usize = 4096;
 
 /// What floodwayd gives to the API.
 pub struct Plane {
@@ -83,6 +85,12 @@ impl Plane {
 
     fn publisher(&self) -> MutexGuard<'_, Publisher<Tables>> {
         self.publisher.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Every flow record of every worker.
+    fn dump(&self, sink: &mut dyn FnMut(Record)) {
+        let mut dumps = self.dumps.lock().unwrap_or_else(PoisonError::into_inner);
+        dumps.iter_mut().for_each(|dump| collect(dump, sink));
     }
 
     fn traffic(&self, account: Account) -> Traffic {
@@ -222,26 +230,43 @@ impl DataPlane for Plane {
 
     fn flows(&self, limit: usize) -> Vec<FlowRecord> {
         let mut records = Vec::new();
-        let mut dumps = self.dumps.lock().unwrap_or_else(PoisonError::into_inner);
-        for dump in dumps.iter_mut() {
-            collect(dump, limit, &mut records);
-        }
+        self.dump(&mut |record| {
+            if records.len() < limit {
+                records.push(record);
+            }
+        });
         let publisher = self.publisher();
         records.iter().map(|record| record.name(publisher.current())).collect()
     }
+
+    fn flows_wanted(&self, wanted: &dyn Fn(&FlowRecord) -> bool, limit: usize) -> Vec<FlowRecord> {
+        let (mut found, mut records) = (Vec::new(), Vec::with_capacity(NAMED_AT_ONCE));
+        let mut name = |records: &mut Vec<Record>| {
+            let publisher = self.publisher();
+            let named = records.drain(..).map(|record| record.name(publisher.current()));
+            let room = limit - found.len();
+            found.extend(named.filter(wanted).take(room));
+        };
+        self.dump(&mut |record| {
+            records.push(record);
+            if records.len() == NAMED_AT_ONCE {
+                name(&mut records);
+            }
+        });
+        name(&mut records);
+        found
+    }
 }
 
-/// Reads one worker's answer to its end, so that the next request starts afresh; keeps at most `limit` records.
-fn collect(dump: &mut DumpRequest<Record>, limit: usize, records: &mut Vec<Record>) {
+/// Reads one worker's answer to its end, so that the next request starts afresh.
+fn collect(dump: &mut DumpRequest<Record>, sink: &mut dyn FnMut(Record)) {
     dump.ask();
     let mut last = Instant::now();
     loop {
         match dump.answer() {
             Some(Dumped::Record(record)) => {
                 last = Instant::now();
-                if records.len() < limit {
-                    records.push(record);
-                }
+                sink(record);
             }
             Some(Dumped::End) => return,
             None if last.elapsed() > DUMP_TIMEOUT => return,

@@ -76,7 +76,7 @@ spec:
 }
 
 pub fn apply(denied_port: u16) -> ApplyRequest {
-    ApplyRequest { sources: sources(denied_port), expect_generation: None, confirm_s: None }
+    ApplyRequest { sources: sources(denied_port), expect_generation: None, confirm_s: None, unproven: false }
 }
 
 pub fn sources(denied_port: u16) -> Vec<SourceText> {
@@ -256,6 +256,10 @@ impl DataPlane for Fake {
             bytes: 900,
         };
         (40_000..40_003).map(flow).take(limit).collect()
+    }
+
+    fn flows_wanted(&self, wanted: &dyn Fn(&FlowRecord) -> bool, limit: usize) -> Vec<FlowRecord> {
+        self.flows(usize::MAX).into_iter().filter(|flow| wanted(flow)).take(limit).collect()
     }
 }
 
