@@ -5,7 +5,9 @@
 //! whether a flow is open, whether a next hop has answered, the uplink's own MAC.
 
 mod frame;
+mod live;
 mod question;
+mod quoted;
 mod spelling;
 mod words;
 
@@ -15,12 +17,14 @@ use program::{DropReason, Flow, Ingress, Place, Port, Program, RuleId, RuleListI
 use wire::Mac;
 
 pub use frame::Arrival;
+pub use live::{Concern, FLOWS_SHOWN_MAX, Live, live};
 pub use question::{Question, QuestionError};
+pub use quoted::Quote;
 pub use spelling::{peer_text, service_text};
+pub(crate) use words::verdict as verdict_text;
 pub use words::{
-    Explanation, Headers, Reason, Replies, RuleList, RuleSeen, Side, Tunnel, Verdict as Outcome, Way,
+    Explanation, Headers, Quoted, Reason, Replies, RuleList, RuleSeen, Side, Tunnel, Verdict as Outcome, Way,
 };
-pub(crate) use words::{service as headers_text, verdict as verdict_text};
 
 /// Most rules of one list that an explanation shows; the one that decides is always among them.
 pub const RULES_SHOWN_MAX: usize = 1000;
@@ -36,8 +40,19 @@ pub struct Packet {
     pub flow: Flow,
     /// First or later: answers to fragments are not told by state.
     pub is_fragment: bool,
+    /// Of an echo, when a frame tells.
+    pub identifier: Option<u16>,
     /// What only a frame tells; without it all is as it should be.
     pub link: Option<Link>,
+    /// What an ICMP error quotes, when there is a frame; `Some(None)` when that cannot be read.
+    pub quote: Option<Option<Quote>>,
+}
+
+impl Packet {
+    /// A whole packet of the flow, of which no frame is known.
+    pub const fn default_of(flow: Flow) -> Self {
+        Self { flow, is_fragment: false, identifier: None, link: None, quote: None }
+    }
 }
 
 /// What of a frame matters besides its flow.
@@ -94,7 +109,8 @@ fn start(program: &Program, flow: &Flow) -> Explanation {
 
 fn headers(packet: &Packet) -> Headers {
     let Flow { src, dst, service, src_port, .. } = packet.flow;
-    Headers { src, dst, service: words::service(service, src_port), is_fragment: packet.is_fragment }
+    let Packet { is_fragment, identifier, .. } = *packet;
+    Headers { src, dst, service: service.text(src_port), identifier, is_fragment }
 }
 
 /// In the order of the data plane: what it does not look up, the gateway, the program, and the way out.
@@ -148,7 +164,16 @@ fn unasked(
         return Ok(None);
     }
     program.way(&packet.flow)?;
-    deliver(program, packet, told)?;
+    if let Some(quote) = packet.quote {
+        let quoted = quoted::explain(program, packet, quote);
+        let may_pass = quoted.may_be_open;
+        told.quoted = Some(quoted);
+        if !may_pass {
+            return Err(DropReason::UnrelatedIcmpError);
+        }
+    }
+    // Whether it fits and may travel on is looked at when it may pass.
+    told.reason = deliver(program, packet, told).err().map(reason);
     Ok(Some(Outcome::ByState))
 }
 
@@ -350,6 +375,10 @@ fn name(program: &Program, ingress: Ingress) -> String {
 impl Explanation {
     fn refuse(&mut self, reason: DropReason) {
         self.verdict = Outcome::Dropped;
-        self.reason = Some(Reason { name: reason.name().into(), meaning: reason.meaning().trim().into() });
+        self.reason = Some(self::reason(reason));
     }
+}
+
+fn reason(reason: DropReason) -> Reason {
+    Reason { name: reason.name().into(), meaning: reason.meaning().trim().into() }
 }

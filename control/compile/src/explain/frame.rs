@@ -9,7 +9,7 @@ use wire::{
     ecn, vxlan,
 };
 
-use super::{Link, Packet};
+use super::{Link, Packet, quoted};
 
 /// What came in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -149,11 +149,10 @@ fn enter(frame: &[u8], parsed: &Parsed, tenant: TenantId, ingress: Ingress) -> R
     if frame[6] & 1 != 0 {
         return Err(DropReason::SpoofedMac);
     }
-    if matches!(parsed.l4, L4::Icmp | L4::Icmpv6) && is_error(frame, parsed) {
-        // Its sum is asked for, since it is sent on about another flow.
-        if verify_l4(frame, parsed) == Check::Wrong {
-            return Err(DropReason::Malformed);
-        }
+    let is_error = matches!(parsed.l4, L4::Icmp | L4::Icmpv6) && is_error(frame, parsed);
+    // Its sum is asked for, since it is sent on about another flow.
+    if is_error && verify_l4(frame, parsed) == Check::Wrong {
+        return Err(DropReason::Malformed);
     }
     let (src, dst) = addresses(frame, parsed).ok_or(DropReason::Malformed)?;
     let service = service(frame, parsed);
@@ -161,6 +160,8 @@ fn enter(frame: &[u8], parsed: &Parsed, tenant: TenantId, ingress: Ingress) -> R
     Ok(Content::Packet(Packet {
         flow: Flow { tenant, ingress, src, dst, service, src_port },
         is_fragment: parsed.fragment != Fragment::None,
+        identifier: identifier(service, be16(frame, usize::from(parsed.l4_offset) + 4)),
+        quote: is_error.then(|| quoted::read(frame, parsed)),
         link: Some(Link {
             dst_mac: mac_at(frame, 0),
             hop_limit: parsed.ttl(frame).unwrap_or(0),
@@ -177,6 +178,15 @@ fn is_error(frame: &[u8], parsed: &Parsed) -> bool {
         _ => (1..=127).contains(&kind),
     };
     is_quoting && frame[0] & 1 == 0
+}
+
+/// An echo's identifier, which tells pings between the same hosts apart.
+pub(super) fn identifier(service: Service, found: u16) -> Option<u16> {
+    matches!(service, Service::Icmp(0 | 8, _) | Service::Icmpv6(128 | 129, _)).then_some(found)
+}
+
+fn be16(frame: &[u8], at: usize) -> u16 {
+    frame.get(at..at + 2).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
 }
 
 fn service(frame: &[u8], parsed: &Parsed) -> Service {

@@ -145,7 +145,7 @@ impl Question {
         }
         let (service, src_port) = self.service(dst)?;
         let flow = Flow { tenant, ingress, src, dst, service, src_port };
-        Ok(Packet { flow, is_fragment: false, link: None })
+        Ok(Packet::default_of(flow))
     }
 
     fn place(&self, program: &Program) -> Result<(TenantId, Ingress), QuestionError> {
