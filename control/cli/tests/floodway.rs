@@ -333,7 +333,7 @@ fn show_flows_says_when_there_are_more() {
     let server = applied();
     let expected = "\
 TENANT  FROM  TO      SRC        DST        SERVICE            VERDICT  RULE           PACKETS  BYTES
-red     red0  fabric  10.1.0.10  10.1.0.20  tcp 40000 -> 5201  accept   p/red.yaml:31        9    900
+red     red0  fabric  10.1.0.10  10.1.0.20  tcp 40000 > 5201  accept   p/red.yaml:31        9    900
 ";
     let output = show(&server, &["flows", "--limit", "1"]);
     assert_ends(&output, 0, expected, "floodway: there are more than 1; see --limit\n");

@@ -123,7 +123,10 @@ fn log_totals(plane: &Plane) {
 fn start_logging(filter: &str) {
     let filter = tracing_subscriber::EnvFilter::try_new(filter);
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    // Colours are for a terminal: a journal and whoever searches it want the plain words.
+    let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    log.with_ansi(ansi).with_target(false).init();
 }
 
 /// Eight bytes from the kernel's generator: nobody outside can aim at one bucket of a flow table.
