@@ -332,7 +332,7 @@ WORKER  GENERATION  POLLS  IDLE-POLLS  FLOWS  FLOW-CAPACITY  HITS  MISSES  UNCAC
 fn show_flows_says_when_there_are_more() {
     let server = applied();
     let expected = "\
-TENANT  FROM  TO      SRC        DST        SERVICE            VERDICT  RULE           PACKETS  BYTES
+TENANT  FROM  TO      SRC        DST        SERVICE           VERDICT  RULE           PACKETS  BYTES
 red     red0  fabric  10.1.0.10  10.1.0.20  tcp 40000 > 5201  accept   p/red.yaml:31        9    900
 ";
     let output = show(&server, &["flows", "--limit", "1"]);

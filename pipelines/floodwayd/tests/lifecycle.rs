@@ -348,7 +348,7 @@ fn a_rule_with_log_writes_a_line_for_a_flow() {
     let said = daemon.end();
     let file = scene.path("p/red.yaml");
     let line = format!(
-        "flow tenant=\"red\" from=\"red0\" to=\"far\" src=10.1.0.10 dst=10.1.0.20 service=\"tcp 40000 > 9999\" verdict=\"policy-deny\" rule=\"{}:16\"",
+        "flow tenant=\"red\" from=\"red0\" to=\"far\" src=10.1.0.10 dst=10.1.0.20 service=\"tcp 40000 > 9999\" verdict=\"policy-deny\" rule=\"{}:17\"",
         file.display()
     );
     assert!(said.contains(&line), "no {line} in\n{said}");
