@@ -2,7 +2,7 @@
 
 use engine::{Account, Gauge, LedgerReader};
 use packet::rss::{self, Table};
-use program::{DropReason, PortId, Traffic};
+use program::{DropReason, LogCount, PortId, Traffic};
 use wire::{L3, L4, Parsed, vxlan};
 
 /// Set to a number, it is that of the workers of every rig that does not say otherwise.
@@ -123,6 +123,15 @@ impl Books {
     /// Packets dropped for whatever reason.
     pub fn dropped_in_all(&self) -> u64 {
         self.0.iter().map(LedgerReader::dropped_in_all).sum()
+    }
+
+    /// Flows that rules asked to be logged.
+    pub fn log(&self, account: Account) -> LogCount {
+        self.0.iter().map(|ledger| ledger.log(account)).fold(LogCount::default(), |sum, one| LogCount {
+            written: sum.written + one.written,
+            suppressed: sum.suppressed + one.suppressed,
+            lost: sum.lost + one.lost,
+        })
     }
 
     /// Packets in rings between workers.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use backends::memory::{self, MemoryBackend, MemoryBuf, Pool, Wire};
-use edge::{Edge, Facts, Limits, Record, Tables};
+use edge::{Edge, Facts, Limits, Log, LogRecord, Record, Tables};
 use engine::{
     Account, Closing, Dump, DumpRequest, Dumped, Gauge, Layout, Ledger, LedgerReader, Peers, Worker,
     WorkerId, WorkerPorts,
@@ -12,7 +12,7 @@ use engine::{
 use packet::{Buf, Nanos, PortIo};
 use policy::Source;
 use program::{DropReason, FlowRecord, PortId, Program, TenantId, Traffic, VtepId, limit};
-use quiescent::{Publisher, SharedWords};
+use quiescent::{Publisher, SharedWords, ring::Consumer};
 use wire::Mac;
 
 use crate::crew::{Books, Crew, Seeded};
@@ -21,11 +21,14 @@ use crate::crew::{Books, Crew, Seeded};
 const DEPTH: usize = 1024;
 /// Buffers of the rig's pool.
 const BUFFERS: usize = 4096;
+/// Log lines that wait to be taken.
+pub const LOG_DEPTH: usize = 256;
 
 /// Workers with their ports' other ends in the test's hands.
 pub struct Rig {
     workers: Vec<Worker<MemoryBackend, Edge>>,
     dump_requests: Vec<DumpRequest<Record>>,
+    logged: Vec<Consumer<LogRecord>>,
     publisher: Publisher<Tables>,
     facts: Vec<Facts>,
     program: Arc<Program>,
@@ -46,6 +49,7 @@ pub struct Rig {
 struct Hired {
     worker: Worker<MemoryBackend, Edge>,
     dump_request: DumpRequest<Record>,
+    logged: Consumer<LogRecord>,
     ledger: LedgerReader,
 }
 
@@ -105,13 +109,20 @@ impl Rig {
             })
             .collect();
         let ledger = Books(hired.iter().map(|hired| hired.ledger.clone()).collect());
-        let (workers, dump_requests) =
-            hired.into_iter().map(|hired| (hired.worker, hired.dump_request)).unzip();
+        let mut logged = Vec::new();
+        let (workers, dump_requests) = hired
+            .into_iter()
+            .map(|hired| {
+                logged.push(hired.logged);
+                (hired.worker, hired.dump_request)
+            })
+            .unzip();
         let (turns, now) = (Seeded(crew.seed), Nanos::from_secs(1));
         let order = (0..usize::from(crew.workers)).collect();
         Self {
             workers,
             dump_requests,
+            logged,
             publisher,
             facts,
             program,
@@ -160,6 +171,12 @@ impl Rig {
                 }
             }
         }
+    }
+
+    /// The flows that were logged since the last look, as lines of the running program.
+    pub fn logged(&mut self) -> Vec<FlowRecord> {
+        let records = self.logged.iter_mut().flat_map(|ring| std::iter::from_fn(|| ring.pop().ok()));
+        records.map(|record| record.line(&self.program)).collect()
     }
 
     /// The outside end of a port.
@@ -324,8 +341,9 @@ fn hire(
 ) -> Hired {
     let (ledger, reader) = Ledger::new();
     let (dump, dump_request) = Dump::new(64);
-    let worker = Worker::new(ports, edge, publisher.reader(), ledger, dump).join(peers);
-    Hired { worker, dump_request, ledger: reader }
+    let (log, logged) = Log::new(LOG_DEPTH);
+    let worker = Worker::new(ports, edge.with_log(log), publisher.reader(), ledger, dump).join(peers);
+    Hired { worker, dump_request, logged, ledger: reader }
 }
 
 /// The MAC of a rig's port by its place in the Fabric.

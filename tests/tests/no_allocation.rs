@@ -6,9 +6,9 @@ use engine::Gauge;
 use scenarios::crew::{Card, Crew};
 use scenarios::cuts::fragment;
 use scenarios::frames::Ends;
-use scenarios::policies::DEMO;
+use scenarios::policies::{DEMO, FABRIC, RULES, TENANTS};
 use scenarios::rig::Rig;
-use scenarios::scene::{BLUE, PEER_VTEP_MAC, RED, RED_GATEWAY, RED_LOCAL, RED6, demo, from_fabric};
+use scenarios::scene::{BLUE, PEER_VTEP_MAC, RED, RED_GATEWAY, RED_LOCAL, RED6, demo, from_fabric, with};
 use wire::Mac;
 
 /// Where a frame enters, and the offset of two bytes that count up, if it is to be another flow each time.
@@ -89,7 +89,9 @@ fn handing_over_allocates_nothing() {
 #[test]
 fn a_million_packets_allocate_nothing() {
     const PACKETS: u64 = 1_000_000;
-    let mut rig = demo();
+    // What is denied is logged too, though nobody writes it down.
+    let rules = RULES.replace("- action: Deny\n", "- action: Deny\n      log: true\n");
+    let mut rig = with(&[FABRIC, TENANTS, &rules]);
     let mut kinds = kinds();
     for number in 0..20 {
         round(&mut rig, &mut kinds, number);
@@ -115,6 +117,8 @@ fn a_million_packets_allocate_nothing() {
     ] {
         assert!(rig.drops().iter().any(|(name, _)| *name == reason), "{reason} was among them");
     }
+    let log = rig.ledger.log(engine::Account::Tenant(program::TenantId(1)));
+    assert!(log.written > 0 && log.suppressed + log.lost > 0, "{log:?}");
     rig.assert_balanced();
     assert_eq!(measure(|| drop(std::hint::black_box(Box::new(1)))).count_total, 1, "the counter counts");
 }

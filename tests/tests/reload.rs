@@ -9,7 +9,7 @@ use program::DropReason;
 use scenarios::frames::untunnel;
 use scenarios::policies::{FABRIC, TENANTS};
 use scenarios::rig::Rig;
-use scenarios::scene::{RED, from_fabric, with};
+use scenarios::scene::{BLUE, RED, from_fabric, with};
 
 /// TCP ports of red's that edits open and close; port 5201 is always open.
 const PORTS: std::ops::Range<u16> = 1000..1024;
@@ -48,25 +48,94 @@ impl Seeded {
 }
 
 /// The ports of all requests that have left, and of all replies that have come in.
-fn seen(rig: &Rig) -> (HashSet<u16>, HashSet<u16>) {
+fn seen(sent: &[Vec<u8>], rig: &Rig) -> (HashSet<u16>, HashSet<u16>) {
     let port_at = |frame: &[u8], at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
-    let out = rig.take("uplink0").iter().map(|frame| port_at(&untunnel(frame).inner, 36)).collect();
+    let out = sent.iter().map(|frame| port_at(&untunnel(frame).inner, 36)).collect();
     (out, rig.take("red0").iter().map(|frame| port_at(frame, 34)).collect())
+}
+
+/// Edits around red's rules, which change no verdict of red's towards its peer: other hosts move, come and go, lines and
+/// rule numbers shift, quotas change, and blue is opened and closed.
+#[derive(Clone, Copy, Default)]
+struct Around {
+    far_moved: bool,
+    stranger: bool,
+    comment: bool,
+    quota: bool,
+    blue_closed: bool,
+    baseline: bool,
+}
+
+impl Around {
+    fn flip(&mut self, which: u64) {
+        let flags = [
+            &mut self.far_moved,
+            &mut self.stranger,
+            &mut self.comment,
+            &mut self.quota,
+            &mut self.blue_closed,
+            &mut self.baseline,
+        ];
+        if let Some(flag) = flags.into_iter().nth(which as usize) {
+            *flag = !*flag;
+        }
+    }
+
+    fn texts(self, rules: String) -> [String; 3] {
+        let mut tenants = TENANTS.to_owned();
+        if self.far_moved {
+            tenants = tenants.replace("{name: far, vtep: other,", "{name: far, vtep: fabric,");
+        }
+        if self.stranger {
+            let stranger = "{name: new, vtep: other, mac: \"02:00:00:00:0a:40\", addresses: [10.1.0.40]}";
+            tenants = tenants.replace("    - {name: far,", &format!("    - {stranger}\n    - {{name: far,"));
+        }
+        if self.quota {
+            tenants = tenants.replace("  vni: 100\n", "  vni: 100\n  quota: {flows: 1000}\n");
+        }
+        let blue = if self.blue_closed { "Deny" } else { "Accept" };
+        let mut rules = format!(
+            "{}{rules}---\napiVersion: floodway.dev/v1alpha1\nkind: TenantPolicy\nmetadata: {{name: blue}}\nspec: {{tenant: blue, egress: [{{action: {blue}}}]}}\n",
+            if self.comment { "# one line more\n" } else { "" }
+        );
+        if self.baseline {
+            rules += "---\napiVersion: policy.networking.k8s.io/v1alpha2\nkind: ClusterNetworkPolicy\nmetadata: {name: base}\nspec: {tier: Baseline, priority: 1, subject: {namespaces: {}}, egress: [{action: Deny, to: [{networks: [0.0.0.0/0]}]}]}\n";
+        }
+        [FABRIC.to_owned(), tenants, rules]
+    }
+}
+
+/// Blue's packet to where red's requests go, on a connection of its own.
+fn blue_request() -> Vec<u8> {
+    BLUE.tcp((41_000, 443), "A", b"of blue")
 }
 
 #[test]
 fn a_thousand_edits_under_traffic_give_no_wrong_verdict() {
-    let (mut seeded, mut open) = (Seeded(7), HashSet::from([1000]));
-    let mut rig = with(&[FABRIC, TENANTS, &rules(&open)]);
+    let (mut seeded, mut open, mut around) = (Seeded(7), HashSet::from([1000]), Around::default());
+    let texts = |around: Around, open: &HashSet<u16>| around.texts(rules(open));
+    let first = texts(around, &open);
+    let mut rig = with(&first.each_ref().map(String::as_str));
     let mut opened: HashSet<u16> = HashSet::new();
     let generation = rig.ledger.gauge(Gauge::Generation);
+    let (mut received, mut blue_cut) = (0, 0);
     for edit in 0..1000 {
         for port in PORTS.chain([5201]) {
             rig.send("uplink0", &reply(port));
             rig.send("red0", &request(port));
         }
+        rig.send("blue0", &blue_request());
         rig.poll();
-        let (requests, replies) = seen(&rig);
+        let of_blue = |frame: &Vec<u8>| untunnel(frame).vni == 200;
+        let (blue, red): (Vec<_>, Vec<_>) = rig.take("uplink0").into_iter().partition(of_blue);
+        assert_eq!(
+            blue.len(),
+            usize::from(!around.blue_closed),
+            "edit {edit}: blue's own rules, and no others"
+        );
+        blue_cut += usize::from(around.blue_closed);
+        let (requests, replies) = seen(&red, &rig);
+        received += 2 * (PORTS.len() as u64 + 1) + 1;
         let mut allowed = open.clone();
         allowed.insert(5201);
         assert_eq!(requests, allowed, "edit {edit}: requests that a rule allows, and no other");
@@ -80,11 +149,34 @@ fn a_thousand_edits_under_traffic_give_no_wrong_verdict() {
                 open.insert(port);
             }
         }
-        rig.apply(&[FABRIC, TENANTS, &rules(&open)]);
+        around.flip(seeded.next() % 12);
+        let texts = texts(around, &open);
+        rig.apply(&texts.each_ref().map(String::as_str));
+        // Nothing is held between two polls, and every buffer is back: a leak would show at the edit that makes it.
+        rig.assert_balanced();
     }
     rig.poll();
     assert_eq!(rig.ledger.gauge(Gauge::Generation), generation + 1000);
+    let of = |port| rig.traffic(port);
+    assert!(of("red0").rx_packets + of("blue0").rx_packets + of("uplink0").rx_packets >= received);
+    assert!(blue_cut > 100 && blue_cut < 900, "blue was closed in {blue_cut} of the edits");
     assert!(rig.dropped(DropReason::PolicyDefault) > 10_000, "the denied flows went on all the while");
+    rig.assert_balanced();
+}
+
+#[test]
+fn a_policy_that_is_deleted_and_created_again_is_what_its_file_says() {
+    let policy = |port: u16| rules(&HashSet::from([port]));
+    let passes = |rig: &mut Rig, port: u16| rig.pass("red0", &request(port), "uplink0").len() == 1;
+    let mut rig = with(&[FABRIC, TENANTS, &policy(1000)]);
+    assert!(passes(&mut rig, 1000) && !passes(&mut rig, 1001));
+    rig.apply(&[FABRIC, TENANTS]);
+    assert!(!passes(&mut rig, 1000) && !passes(&mut rig, 5201), "nothing of it is left");
+    // Under the same name: not what the first one said, and not what open flows remember.
+    rig.apply(&[FABRIC, TENANTS, &policy(1001)]);
+    assert!(!passes(&mut rig, 1000) && passes(&mut rig, 1001));
+    rig.apply(&[FABRIC, TENANTS, &policy(1000)]);
+    assert!(passes(&mut rig, 1000) && !passes(&mut rig, 1001));
     rig.assert_balanced();
 }
 
@@ -118,7 +210,7 @@ fn a_burst_never_meets_two_programs() {
             }
             counts
         });
-        for edit in 0..400 {
+        for edit in 0..1000 {
             editor.apply(&[FABRIC, TENANTS, if edit % 2 == 0 { &second } else { &first }]);
             // Each program sees a whole poll at least; a worker that has given up is joined below.
             let before = polls.load(Ordering::Acquire);

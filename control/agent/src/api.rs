@@ -40,6 +40,9 @@ pub struct ApplyRequest {
     /// Roll back after so many seconds, 1 to 3600, unless `POST /v1/confirm` comes before.
     #[serde(default, rename = "confirmSeconds", skip_serializing_if = "Option::is_none")]
     pub confirm_s: Option<u32>,
+    /// Take files that state what is not proven; it is then a warning.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unproven: bool,
 }
 
 /// Answer to `POST /v1/check`.
@@ -167,6 +170,9 @@ pub struct RuleEntry {
     pub peers: Option<Vec<String>>,
     /// Protocols and ports; empty when it speaks of all packets.
     pub services: Vec<String>,
+    /// True when flows that it decides are logged.
+    #[serde(default)]
+    pub log: bool,
     /// Ports for whose outgoing packets it is asked.
     pub egress: Vec<String>,
     /// Ports for whose incoming packets it is asked.

@@ -40,6 +40,16 @@ impl Pending {
     }
 }
 
+/// How files are to be applied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    pub(crate) by: By,
+    /// Rolled back after so long, unless somebody confirms.
+    pub(crate) confirm: Option<Duration>,
+    /// Also when something that the files state is not proven.
+    pub(crate) is_unproven_taken: bool,
+}
+
 /// What others see of the applier while it works.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
@@ -102,8 +112,12 @@ impl Applier {
             let text = format!("the time to confirm is 1 to {CONFIRM_S_MAX} seconds; nothing was changed");
             return Err(Refusal::OutOfBounds(text));
         }
-        let confirm = request.confirm_s.map(|seconds| Duration::from_secs(seconds.into()));
-        self.apply_sources(plane, apply::named(request.sources)?, by, confirm)
+        let how = How {
+            by,
+            confirm: request.confirm_s.map(|seconds| Duration::from_secs(seconds.into())),
+            is_unproven_taken: request.unproven,
+        };
+        self.apply_sources(plane, apply::named(request.sources)?, how)
     }
 
     /// As [`Applier::apply`], without a request.
@@ -111,13 +125,12 @@ impl Applier {
         &mut self,
         plane: &dyn DataPlane,
         sources: Vec<Source>,
-        by: By,
-        confirm: Option<Duration>,
+        how: How,
     ) -> Result<Applied, Refusal> {
         if let Some(pending) = &self.pending {
             return Err(Refusal::Waiting { generation: pending.generation, left: pending.left() });
         }
-        let result = self.change(plane, sources.into(), by, confirm);
+        let result = self.change(plane, sources.into(), how);
         self.show();
         result
     }
@@ -174,7 +187,7 @@ impl Applier {
     /// Logs what nobody is there to be told, and keeps it for the status.
     pub(crate) fn refuse(&mut self, error: String, refusal: &Refusal) {
         let diagnostics = match refusal {
-            Refusal::Policy(diagnostics) => diagnostics.clone(),
+            Refusal::Policy(diagnostics) | Refusal::Unproven(diagnostics) => diagnostics.clone(),
             _ => Diagnostics::default(),
         };
         self.refused = Some(refused(error, diagnostics));
@@ -203,7 +216,9 @@ impl Applier {
     /// What was pending ends when other files are published, and only then.
     fn roll_back_to(&mut self, plane: &dyn DataPlane, sources: Arc<[Source]>) -> Result<Applied, Refusal> {
         let pending = self.pending.as_ref().map(|pending| pending.generation);
-        let result = self.change(plane, sources, By::Rollback, None);
+        // They ran before, whatever they state: a way back is not to be shut.
+        let how = How { by: By::Rollback, confirm: None, is_unproven_taken: true };
+        let result = self.change(plane, sources, how);
         let is_published = match &result {
             Ok(applied) => applied.changed,
             Err(refusal) => matches!(refusal, Refusal::Stuck { .. }),
@@ -219,11 +234,11 @@ impl Applier {
         &mut self,
         plane: &dyn DataPlane,
         sources: Arc<[Source]>,
-        by: By,
-        confirm: Option<Duration>,
+        how: How,
     ) -> Result<Applied, Refusal> {
+        let How { by, confirm, is_unproven_taken } = how;
         let running = plane.running();
-        let compiled = apply::compile(&self.recompiler, &sources, &running)?;
+        let compiled = apply::prove(&self.recompiler, &sources, &running, is_unproven_taken)?;
         let Compiled { program, warnings, recompiled } = compiled;
         let mut applied = Applied {
             changed: is_change(&program, &running),

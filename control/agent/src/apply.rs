@@ -3,7 +3,7 @@
 use std::{collections::HashSet, fmt, time::Duration};
 
 use compile::Compiled;
-use policy::{Diagnostics, Source};
+use policy::{Diagnostic, Diagnostics, Severity, Source};
 use program::{Generation, Program};
 
 use crate::{
@@ -22,6 +22,8 @@ pub(crate) enum Refusal {
     Name(String),
     /// The files are wrong; the program that runs stays.
     Policy(Diagnostics),
+    /// Statements in the files are not proven; the program that runs stays.
+    Unproven(Diagnostics),
     /// Another generation runs than the request expects.
     Conflict { expected: u32, running: Generation },
     /// Published, but these workers do not run it.
@@ -43,6 +45,9 @@ impl fmt::Display for Refusal {
                 write!(f, "the source name {name:?} is empty, given twice or has control characters")
             }
             Self::Policy(_) => f.write_str("the policy files are refused; the running program stays"),
+            Self::Unproven(_) => f.write_str(
+                "the policy files are refused, since what they state is not proven; the running program stays",
+            ),
             Self::Conflict { expected, running } => {
                 write!(f, "generation {running} runs, not {expected} as expected; nothing was changed")
             }
@@ -82,6 +87,37 @@ pub(crate) fn compile(
     running: &Program,
 ) -> Result<Compiled, Refusal> {
     recompiler.lock().compile_sources(sources, Some(running)).map_err(Refusal::Policy)
+}
+
+/// As [`compile`], and what the files state is true of all packets, unless `is_unproven_taken`.
+pub(crate) fn prove(
+    recompiler: &Shared,
+    sources: &[Source],
+    running: &Program,
+    is_unproven_taken: bool,
+) -> Result<Compiled, Refusal> {
+    let (policy, mut compiled) =
+        recompiler.lock().read_sources(sources, Some(running)).map_err(Refusal::Policy)?;
+    if !is_change(&compiled.program, running) {
+        return Ok(compiled);
+    }
+    let unproven = compile::verify::unproven(&policy, &compiled.program);
+    match unproven.is_empty() {
+        true => Ok(compiled),
+        false if is_unproven_taken => {
+            warn(&mut compiled.warnings, unproven);
+            Ok(compiled)
+        }
+        false => Err(Refusal::Unproven(unproven)),
+    }
+}
+
+/// What is not proven, as something that somebody should look at.
+pub(crate) fn warn(warnings: &mut Diagnostics, unproven: Diagnostics) {
+    for diagnostic in unproven.list {
+        warnings.push(Diagnostic { severity: Severity::Warning, ..diagnostic });
+    }
+    warnings.omitted += unproven.omitted;
 }
 
 /// The files of a request.

@@ -21,6 +21,9 @@ pub trait DataPlane: Send + Sync + 'static {
 
     /// At most `limit` flow entries, of any worker.
     fn flows(&self, limit: usize) -> Vec<FlowRecord>;
+
+    /// At most `limit` of the flow entries that are wanted, of all that there are.
+    fn flows_wanted(&self, wanted: &dyn Fn(&FlowRecord) -> bool, limit: usize) -> Vec<FlowRecord>;
 }
 
 /// Every worker runs the new program.

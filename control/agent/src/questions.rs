@@ -3,7 +3,7 @@
 use compile::{
     Compiled,
     diff::{self, Plan},
-    explain::Question,
+    explain::{Concern, Explanation, Question, QuestionError, live},
 };
 use serde_json::{Map, Value};
 
@@ -14,6 +14,8 @@ use crate::{
     recompile::Shared,
 };
 
+/// Entries of one flow and of what it answers: more than one only of echoes and of fragments.
+const FLOWS_LOOKED_AT_MAX: usize = 4096;
 /// Fields of a question that are numbers.
 const NUMBERS: [&str; 5] = ["srcPort", "dstPort", "type", "code", "queuePair"];
 
@@ -31,8 +33,21 @@ pub(crate) fn plan(
     flows.truncate(LIMIT_MAX);
     let mut plan = diff::diff(&running, &program);
     plan.flows = diff::flows(&program, &flows, is_cut);
+    diff::count_flows(&mut plan, &program, &flows);
     (plan.recompiled, plan.warnings) = (recompiled, warnings);
     Ok(plan)
+}
+
+/// Why a packet gets its verdict, and what the flow table says of it at this moment.
+pub(crate) fn explain(plane: &dyn DataPlane, question: &Question) -> Result<Explanation, QuestionError> {
+    let program = plane.running();
+    let mut told = question.answer(&program)?;
+    let concern = Concern::of(&program, &told);
+    if concern != Concern::default() {
+        let flows = plane.flows_wanted(&|flow| concern.covers(&program, flow), FLOWS_LOOKED_AT_MAX);
+        told.live = live(&program, &told, &concern, flows);
+    }
+    Ok(told)
 }
 
 /// A question out of a query: `from=red0&dst=10.1.0.20&protocol=tcp&dstPort=80`.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use compile::{Compiled, Compiler};
-use policy::{Diagnostics, Reader, Source};
+use policy::{Diagnostics, Policy, Reader, Source};
 use program::Program;
 
 /// What was read and compiled last: see [`Reader`] and [`Compiler`].
@@ -27,12 +27,21 @@ impl Recompiler {
         sources: &[Source],
         previous: Option<&Program>,
     ) -> Result<Compiled, Diagnostics> {
+        self.read_sources(sources, previous).map(|(_, compiled)| compiled)
+    }
+
+    /// As [`Recompiler::compile_sources`], with the policy, which states what is to be proven.
+    pub(crate) fn read_sources(
+        &mut self,
+        sources: &[Source],
+        previous: Option<&Program>,
+    ) -> Result<(Policy, Compiled), Diagnostics> {
         let policy::Parsed { policy, mut warnings } = self.reader.parse_by(sources, &[], parse_by_all)?;
         match self.compiler.compile(&policy, previous) {
             Ok(Compiled { program, warnings: more, recompiled }) => {
                 more.list.into_iter().for_each(|warning| warnings.push(warning));
                 warnings.omitted += more.omitted;
-                Ok(Compiled { program, warnings: warnings.sorted(), recompiled })
+                Ok((policy, Compiled { program, warnings: warnings.sorted(), recompiled }))
             }
             Err(errors) => {
                 errors.list.into_iter().for_each(|error| warnings.push(error));

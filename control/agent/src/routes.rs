@@ -10,7 +10,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use compile::explain::{Question, QuestionError};
+use compile::explain::QuestionError;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -111,14 +111,14 @@ async fn explain(api: State<Api>, body: Body) -> Response {
         Ok(body) => body,
         Err(failure) => return failure.into_response(),
     };
-    api.answer(move |plane| Ok(parse::<Question>(&body)?.answer(&plane.running())?)).await
+    api.answer(move |plane| Ok(questions::explain(plane, &parse(&body)?)?)).await
 }
 
 async fn explain_query(api: State<Api>, RawQuery(query): RawQuery) -> Response {
     let answer = move |plane: &dyn DataPlane| {
         let question = questions::from_query(query.as_deref().unwrap_or_default())
             .map_err(|error| Failure::new(StatusCode::BAD_REQUEST, error))?;
-        Ok(question.answer(&plane.running())?)
+        Ok(questions::explain(plane, &question)?)
     };
     api.answer(answer).await
 }
@@ -268,7 +268,7 @@ impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
         let error = refusal.to_string();
         match refusal {
-            Refusal::Policy(diagnostics) => {
+            Refusal::Policy(diagnostics) | Refusal::Unproven(diagnostics) => {
                 let status = StatusCode::UNPROCESSABLE_ENTITY;
                 Self { status, body: Refused { error, diagnostics, ..Refused::default() } }
             }

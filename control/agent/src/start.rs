@@ -12,7 +12,7 @@ use program::{Generation, Program};
 use crate::{
     api::{By, HistoryEntry, Outcome, RefusedFiles},
     applier::{Applier, entry, refused},
-    apply::digest,
+    apply::{digest, warn},
     files::{FilesError, read_directory},
     history::History,
     history_files::{Saved, StateError},
@@ -58,6 +58,14 @@ pub enum StartError {
         /// What is wrong with the directory.
         error: Box<StartError>,
         /// What is wrong with the last good policy.
+        diagnostics: Diagnostics,
+    },
+    /// The policy files state what is not proven. Only ever logged: there is a last good policy then.
+    #[error("the policy in {} states what is not proven\n{diagnostics}", directory.display())]
+    Unproven {
+        /// The policy directory.
+        directory: PathBuf,
+        /// What is not.
         diagnostics: Diagnostics,
     },
     /// The files were applied to be confirmed, and nobody did. Only ever logged: there is a last good policy then.
@@ -140,10 +148,17 @@ fn choose(
     recompiler: &mut Recompiler,
 ) -> Result<Choice, StartError> {
     let error = match compile_directory(read, directory, recompiler) {
-        Ok((sources, compiled)) => match unconfirmed(directory, history, &compiled.program) {
-            None => return Ok((By::Start, sources, compiled, None)),
-            Some(error) => error,
-        },
+        Ok((sources, mut compiled, diagnostics)) => {
+            let error = unconfirmed(directory, history, &compiled.program)
+                .or_else(|| unproven(directory, history, &compiled.program, &diagnostics));
+            match error {
+                None => {
+                    warn(&mut compiled.warnings, diagnostics);
+                    return Ok((By::Start, sources, compiled, None));
+                }
+                Some(error) => error,
+            }
+        }
         Err(error) => error,
     };
     let Some(Saved { entry, sources }) = history.last_good() else { return Err(error) };
@@ -153,26 +168,45 @@ fn choose(
     };
     let text = match &error {
         StartError::Policy { directory, .. } => format!("the policy in {} is refused", directory.display()),
+        StartError::Unproven { directory, .. } => {
+            format!("the policy in {} states what is not proven", directory.display())
+        }
         error => error.to_string(),
     };
     let text = format!("{text}; starting with the last good policy, generation {}", entry.generation);
     let diagnostics = match error {
-        StartError::Policy { diagnostics, .. } => diagnostics,
+        StartError::Policy { diagnostics, .. } | StartError::Unproven { diagnostics, .. } => diagnostics,
         _ => Diagnostics::default(),
     };
     Ok((By::LastGood, sources, compiled, Some(refused(text, diagnostics))))
 }
 
+/// The program, and what of the files is not proven.
 fn compile_directory(
     read: Result<Vec<Source>, FilesError>,
     directory: &Path,
     recompiler: &mut Recompiler,
-) -> Result<(Vec<Source>, Compiled), StartError> {
+) -> Result<(Vec<Source>, Compiled, Diagnostics), StartError> {
     let sources = read?;
-    match recompiler.compile_sources(&sources, None) {
-        Ok(compiled) => Ok((sources, compiled)),
+    match recompiler.read_sources(&sources, None) {
+        Ok((policy, compiled)) => {
+            let unproven = compile::verify::unproven(&policy, &compiled.program);
+            Ok((sources, compiled, unproven))
+        }
         Err(diagnostics) => Err(StartError::Policy { directory: directory.into(), diagnostics }),
     }
+}
+
+/// Files that an apply would refuse are not started with, if there are others. Those that ran last were taken all the same.
+fn unproven(
+    directory: &Path,
+    history: &History,
+    program: &Program,
+    diagnostics: &Diagnostics,
+) -> Option<StartError> {
+    let is_other = history.last_good().is_some_and(|last_good| last_good.entry.digest != digest(program));
+    (is_other && !diagnostics.is_empty())
+        .then(|| StartError::Unproven { directory: directory.into(), diagnostics: diagnostics.clone() })
 }
 
 /// Files that nobody confirmed are not started with, if there are others.

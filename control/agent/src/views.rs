@@ -48,6 +48,7 @@ pub(crate) fn rules(program: &Program, limit: usize) -> Rules {
         verdict: verdict(rule.verdict).into(),
         peers: rule.peers.as_ref().map(|peers| peers.iter().map(peer_text).collect()),
         services: rule.services.iter().copied().map(service_text).collect(),
+        log: rule.log,
         egress: named(&egress, index),
         ingress: named(&ingress, index),
     };
@@ -136,6 +137,7 @@ mod tests {
             verdict: Verdict::Deny,
             peers: None,
             services: vec![],
+            log: false,
             origin: program::Origin { source: "a".into(), line: 1 },
         };
         let set = program::RuleSet { rules: vec![rule], lists: vec![vec![0, 5]] };

@@ -13,6 +13,7 @@ use tokio::{
 
 use crate::{
     api::{By, WatchStatus},
+    applier::How,
     apply::Refusal,
     files::{FilesError, read_directory},
     keeper::Keeper,
@@ -30,6 +31,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 const POLL: Duration = Duration::from_secs(2);
 /// From one look to the next, where they are: a file behind a link elsewhere may change unheard.
 const LOOK: Duration = Duration::from_secs(30);
+
+/// Nobody is there to say that something unproven is meant.
+const WATCHED: How = How { by: By::Watch, confirm: None, is_unproven_taken: false };
 
 /// Watches until it is dropped.
 pub(crate) async fn watch(keeper: Arc<Keeper>, directory: PathBuf, handled: Found) {
@@ -98,7 +102,7 @@ impl Watch {
         let work = move |applier: &mut crate::applier::Applier, plane: &dyn crate::DataPlane| {
             let refusal = match read {
                 Err(error) => Refusal::Impossible(format!("{error}; the running program stays")),
-                Ok(sources) => match applier.apply_sources(plane, sources, By::Watch, None) {
+                Ok(sources) => match applier.apply_sources(plane, sources, WATCHED) {
                     Ok(_) => return true,
                     Err(Refusal::Waiting { .. }) => return false,
                     Err(refusal) => refusal,

@@ -81,6 +81,39 @@ fn questions_that_nobody_can_answer_are_bad_requests() {
     }
 }
 
+/// The fake has flows of red0 from ports 40000 to 40002 to port 5201.
+#[test]
+fn what_is_open_is_told_beside_what_the_rules_say() {
+    let server = applied();
+    let ask = |from: &str, tenant: Option<&str>, src: &str, dst: &str, ports: (u16, u16)| {
+        let question = Question {
+            from: from.into(),
+            tenant: tenant.map(Into::into),
+            src: Some(src.parse().unwrap()),
+            dst: Some(dst.parse().unwrap()),
+            protocol: Some("tcp".into()),
+            src_port: Some(ports.0),
+            dst_port: Some(ports.1),
+            ..Question::default()
+        };
+        server.client().explain(&question).unwrap()
+    };
+    let (here, there) = ("10.1.0.10", "10.1.0.20");
+    let open = ask("red0", None, here, there, (40_001, 5201)).live.unwrap();
+    assert!(open.passes && open.why.ends_with("its flow is open"), "{open:?}");
+    assert_eq!(open.flows.len(), 1);
+    assert_eq!((open.flows[0].service.as_str(), open.flows[0].packets), ("tcp 40001 > 5201", 9));
+    let new = ask("red0", None, here, there, (50_000, 5201)).live.unwrap();
+    assert!(new.passes && new.flows.is_empty() && new.why.ends_with("it would open a flow"), "{new:?}");
+    let refused = ask("red0", None, here, there, (40_001, 9999)).live.unwrap();
+    assert!(!refused.passes && refused.flows.is_empty(), "{refused:?}");
+    // An answer is allowed by a rule of its own here; it is told all the same that it answers.
+    let answer = ask("fabric", Some("red"), there, here, (5201, 40_001)).live.unwrap();
+    assert!(answer.passes && answer.why.contains("answers a flow that is open"), "{answer:?}");
+    let gateway = ask("red0", None, here, "10.1.0.1", (1, 2));
+    assert_eq!(gateway.live.map(|live| live.passes), Some(false));
+}
+
 /// Any frame gets an answer, also where nothing runs.
 #[test]
 fn frames_are_explained_whatever_is_in_them() {

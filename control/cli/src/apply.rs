@@ -10,13 +10,16 @@ use policy::Source;
 
 use crate::{arguments::Output, check::summary, outcome::Outcome};
 
-pub(crate) fn run(
-    client: &Client,
-    directory: &Path,
-    expect_generation: Option<u32>,
-    confirm_s: Option<u32>,
-    output: Output,
-) -> Outcome {
+/// What the options say.
+#[derive(Clone, Copy)]
+pub(crate) struct How {
+    pub(crate) expect_generation: Option<u32>,
+    pub(crate) confirm_s: Option<u32>,
+    pub(crate) unproven: bool,
+}
+
+pub(crate) fn run(client: &Client, directory: &Path, how: How, output: Output) -> Outcome {
+    let How { expect_generation, confirm_s, unproven } = how;
     let sources = match agent::files::read_directory(directory) {
         Ok(sources) => sources,
         Err(error) => return Outcome::files(output, &error),
@@ -27,7 +30,7 @@ pub(crate) fn run(
             Ok(_) => unreachable!("the parser takes UTF-8 only"),
         };
     };
-    match client.apply(&ApplyRequest { sources: texts, expect_generation, confirm_s }) {
+    match client.apply(&ApplyRequest { sources: texts, expect_generation, confirm_s, unproven }) {
         Ok(applied) => {
             let note = confirm_s.filter(|_| applied.changed).map(|seconds| {
                 format!("floodway: rolls back in {seconds} s unless `floodway confirm` comes before\n")

@@ -60,6 +60,9 @@ pub(crate) enum Command {
         /// Roll back unless `floodway confirm` comes within this time, such as 30s or 5m
         #[arg(long, value_name = "TIME", value_parser = crate::lifecycle::seconds)]
         confirm: Option<u32>,
+        /// Take the files even when a Statement in them is not proven, or tenants are not apart
+        #[arg(long)]
+        unproven: bool,
     },
     /// Keep what `apply --confirm` published
     Confirm {

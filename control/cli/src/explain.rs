@@ -93,8 +93,33 @@ fn words(explanation: &Explanation) -> String {
     if explanation.passes_as_answer {
         line("state", "passes as an answer while the far side has the flow open".into());
     }
+    if let Some(live) = &explanation.live {
+        let passes = if live.passes { "passes" } else { "does not pass" };
+        line("now", format!("{passes}: {}", live.why));
+        live.flows.iter().for_each(|flow| line("", entry(flow)));
+    }
+    if let Some(quoted) = &explanation.quoted {
+        let headers = quoted.headers.as_ref();
+        let packet = headers.map_or(String::new(), |quoted| {
+            let from = quoted_from(explanation);
+            format!("{} > {}, {}{from}: ", quoted.src, quoted.dst, quoted.service)
+        });
+        line("quotes", format!("{packet}{}", quoted.why));
+        quoted.lists.iter().for_each(|list| out.push_str(&rules(list)));
+    }
     explanation.lists.iter().for_each(|list| out.push_str(&rules(list)));
     out
+}
+
+fn quoted_from(explanation: &Explanation) -> String {
+    let from = explanation.quoted.as_ref().and_then(|quoted| quoted.from.as_ref());
+    from.map_or(String::new(), |from| format!(" from {from}"))
+}
+
+/// An entry of the flow table.
+fn entry(flow: &program::FlowRecord) -> String {
+    let program::FlowRecord { from, src, dst, service, verdict, packets, .. } = flow;
+    format!("{from}: {src} > {dst}, {service}: {verdict}, {packets} packets")
 }
 
 fn verdict(explanation: &Explanation) -> String {
@@ -104,9 +129,13 @@ fn verdict(explanation: &Explanation) -> String {
         (Verdict::Dropped, None) => "dropped".into(),
         (Verdict::Forwarded, _) => format!("forwarded{rule}"),
         (Verdict::Answered, _) => "answered: the gateway, which is floodway, replies".into(),
-        (Verdict::ByState, _) => {
-            "by state: an ICMP error passes when the flow that it quotes is open, else unrelated-icmp-error"
-                .into()
+        (Verdict::ByState, reason) => {
+            let dropped = reason.as_ref().map_or(String::new(), |reason| {
+                format!("; even then it is dropped: {}. {}", reason.name, reason.meaning)
+            });
+            format!(
+                "by state: an ICMP error passes when the flow that it quotes is open, else unrelated-icmp-error{dropped}"
+            )
         }
         (Verdict::Follows, _) => {
             "follows: a later fragment gets the verdict of its first, and waits 2 s for it, else fragment-timeout".into()

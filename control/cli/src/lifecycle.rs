@@ -2,8 +2,8 @@
 
 use agent::{
     api::{
-        By, ConfirmRequest, HistoryEntry, HistoryList, Outcome as Ending, RefusedFiles, RollbackRequest,
-        Status, Unconfirmed,
+        By, ConfirmRequest, HistoryEntry, HistoryList, Outcome as Ending, PolicyStatus, RefusedFiles,
+        RollbackRequest, Status, Unconfirmed,
     },
     client::Client,
 };
@@ -59,6 +59,37 @@ pub(crate) fn history(client: &Client, output: Output) -> Outcome {
         }
         Err(error) => Outcome::daemon(output, error, &[]),
     }
+}
+
+/// The policy's part of `show status`: whence it is, what waits, what was refused, what is watched and kept.
+pub(crate) fn standing(status: &Status) -> Vec<(&'static str, String)> {
+    let whence = match status.policy {
+        PolicyStatus::Current => "current",
+        PolicyStatus::LastGood => "last-good: the policy directory is refused",
+    };
+    let since = status.running.as_ref().map_or(String::new(), |entry| {
+        format!(", by {} at {}, {}", by(entry.by), utc(entry.at_unix_s), ending(entry.outcome))
+    });
+    let mut lines = vec![("policy", format!("{whence}{since}"))];
+    lines.extend(status.unconfirmed.as_ref().map(|Unconfirmed { generation, left_ms }| {
+        ("waits", format!("generation {generation}, {} s more to be confirmed", left_ms / 1000))
+    }));
+    lines.extend(status.refused.as_ref().map(|RefusedFiles { at_unix_s, error, diagnostics }| {
+        let more = match diagnostics.list.len() + diagnostics.omitted {
+            0 => String::new(),
+            _ => format!(": {}", diagnostics.list[0].to_string().replace('\n', ";")),
+        };
+        ("refused", format!("at {}, {error}{more}", utc(*at_unix_s)))
+    }));
+    lines.extend(status.watch.as_ref().map(|watch| {
+        let polling = watch.polling.as_ref().map_or(String::new(), |why| format!(", every 2 s: {why}"));
+        ("watch", format!("{}{polling}", watch.directory))
+    }));
+    lines.extend(status.state.as_ref().map(|state| {
+        let error = state.error.as_ref().map_or(String::new(), |error| format!(", {error}"));
+        ("state", format!("{}{error}", state.directory))
+    }));
+    lines
 }
 
 fn present(status: &Status) -> String {

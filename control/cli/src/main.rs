@@ -38,8 +38,9 @@ fn run(arguments: Arguments) -> Outcome {
     let client = Client::new(socket);
     match command {
         Command::Check { directory } => check::run(&directory, output),
-        Command::Apply { directory, expect_generation, confirm } => {
-            apply::run(&client, &directory, expect_generation, confirm, output)
+        Command::Apply { directory, expect_generation, confirm, unproven } => {
+            let how = apply::How { expect_generation, confirm_s: confirm, unproven };
+            apply::run(&client, &directory, how, output)
         }
         Command::Confirm { generation } => lifecycle::confirm(&client, generation, output),
         Command::Rollback { generation } => lifecycle::rollback(&client, generation, output),

@@ -3,7 +3,7 @@
 use std::{fmt::Write, path::Path};
 
 use agent::{api::CheckRequest, client::Client};
-use compile::diff::{Change, Class, PEERS_SHOWN_MAX, Part, Plan};
+use compile::diff::{Capacity, Change, Class, Move, PEERS_SHOWN_MAX, Part, Plan};
 
 use crate::{
     apply::texts,
@@ -66,9 +66,11 @@ fn words(plan: &Plan) -> String {
         // A String takes all that is written.
         let _ = writeln!(out, "{} tenant {}", sign(tenant.change), tenant.tenant);
         out.extend(tenant.parts.iter().map(part));
+        out.push_str(&used(&tenant.capacity));
     }
     out.push('\n');
     out.push_str(&capacity(plan));
+    out.push_str(&moves(plan));
     out.push_str(&classes(plan));
     out.push_str(&flows(plan));
     out
@@ -96,10 +98,42 @@ const fn sign(change: Change) -> &'static str {
 
 fn capacity(plan: &Plan) -> String {
     let columns = [text("TABLE"), number("BEFORE"), number("AFTER"), number("BOUND")];
-    let row = |row: &compile::diff::Capacity| {
-        vec![row.table.clone(), row.before.to_string(), row.after.to_string(), row.bound.to_string()]
-    };
+    let row =
+        |row: &Capacity| vec![row.table.clone(), row.before.to_string(), row.after.to_string(), bound(row)];
     render(&columns, plan.capacity.iter().map(row))
+}
+
+fn bound(row: &Capacity) -> String {
+    row.bound.map_or_else(|| "-".into(), |bound| bound.to_string())
+}
+
+/// What a tenant takes, on one line: `  = rules 2 -> 3 of 1048576, hosts 2`.
+fn used(capacity: &[Capacity]) -> String {
+    let one = |row: &Capacity| {
+        let Capacity { table, before, after, bound } = row;
+        let change = if before == after { String::new() } else { format!("{before} -> ") };
+        let bound = bound.map_or(String::new(), |bound| format!(" of {bound}"));
+        format!("{table} {change}{after}{bound}")
+    };
+    let all: Vec<String> = capacity.iter().map(one).collect();
+    if all.is_empty() { String::new() } else { format!("  = {}\n", all.join(", ")) }
+}
+
+fn moves(plan: &Plan) -> String {
+    let list = &plan.moves.list;
+    if list.is_empty() && !plan.moves.is_cut {
+        return String::new();
+    }
+    let cut = if plan.moves.is_cut { " at least: the comparison was cut" } else { "" };
+    let count = match list.len() {
+        1 => "1 group of addresses".into(),
+        count => format!("{count} groups of addresses"),
+    };
+    let head = format!("\npackets to {} would go elsewhere{cut}\n", count);
+    let columns = [text("TENANT"), text("BEFORE"), text("AFTER"), text("ADDRESSES")];
+    let row =
+        |one: &Move| vec![one.tenant.clone(), one.before.clone(), one.after.clone(), short(&one.addresses)];
+    head + &render(&columns, list.iter().map(row))
 }
 
 fn classes(plan: &Plan) -> String {

@@ -1,7 +1,7 @@
 //! `floodway show`: each answer of the daemon as a table.
 
 use agent::{
-    api::{Drop, DropPlace, Flows, ProgramSummary, Rules},
+    api::{self, Drop, DropPlace, Flows, ProgramSummary, Rules},
     client::{Client, ClientError},
 };
 use program::{DropCount, FlowRecord, NeighbourReport, PortReport, Report, TenantReport, WorkerReport};
@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::{
     arguments::{Output, What},
     check::{plural, summary},
+    lifecycle::standing,
     outcome::Outcome,
     table::{list, number, render, text},
 };
@@ -21,7 +22,8 @@ pub(crate) fn run(client: &Client, what: What, output: Output) -> Outcome {
 fn shown(client: &Client, what: What, output: Output) -> Result<Outcome, ClientError> {
     Ok(match what {
         What::Status => {
-            let status = Status { program: client.program()?, report: client.report()? };
+            let (program, report) = (client.program()?, client.report()?);
+            let status = Status { program, policy: client.status()?, report };
             Outcome::answer(output, &status, self::status)
         }
         What::Tenants => Outcome::answer(output, &client.tenants()?, |t| tenants(t)),
@@ -52,11 +54,13 @@ fn cut(truncated: bool, limit: usize) -> String {
 #[derive(Serialize)]
 struct Status {
     program: ProgramSummary,
+    /// What `GET /v1/status` says.
+    policy: api::Status,
     report: Report,
 }
 
 fn status(status: &Status) -> String {
-    let Status { program, report } = status;
+    let Status { program, policy, report } = status;
     let behind = report.workers.iter().filter(|worker| worker.generation != report.generation).count();
     let workers = match behind {
         0 => format!("{}, all on generation {}", plural(report.workers.len(), "worker"), report.generation),
@@ -71,8 +75,9 @@ fn status(status: &Status) -> String {
         0 => "the empty program, which drops everything".into(),
         generation => format!("generation {generation}, digest {}", program.digest),
     };
-    let lines = [
-        ("program", program_line),
+    let mut lines = vec![("program", program_line)];
+    lines.extend(standing(policy));
+    lines.extend([
         ("content", summary(program.counts)),
         ("uplink", program.uplink.clone().unwrap_or_default()),
         ("workers", workers),
@@ -87,10 +92,11 @@ fn status(status: &Status) -> String {
                 .saturating_sub(total(|w| w.taken_over))
                 .to_string(),
         ),
-    ];
-    let line =
-        |(name, value): (&str, String)| format!("{name:10}{}\n", if value.is_empty() { "-" } else { &value });
-    lines.map(line).concat()
+    ]);
+    let line = |(name, value): &(&str, String)| {
+        format!("{name:10}{}\n", if value.is_empty() { "-" } else { value.as_str() })
+    };
+    lines.iter().map(line).collect()
 }
 
 fn tenants(tenants: &[TenantReport]) -> String {
@@ -102,6 +108,8 @@ fn tenants(tenants: &[TenantReport]) -> String {
         number("FABRIC-RX"),
         number("FABRIC-TX"),
         number("DROPS"),
+        number("LOGGED"),
+        number("UNLOGGED"),
     ];
     let row = |tenant: &TenantReport| {
         vec![
@@ -112,6 +120,8 @@ fn tenants(tenants: &[TenantReport]) -> String {
             tenant.fabric.rx_packets.to_string(),
             tenant.fabric.tx_packets.to_string(),
             dropped(&tenant.drops),
+            tenant.log.written.to_string(),
+            (tenant.log.suppressed + tenant.log.lost).to_string(),
         ]
     };
     render(&columns, tenants.iter().map(row))
@@ -210,7 +220,7 @@ fn rules(answer: &Rules) -> String {
         let services = if rule.services.is_empty() { "any".into() } else { list(&rule.services) };
         vec![
             rule.origin.clone(),
-            rule.verdict.clone(),
+            format!("{}{}", rule.verdict, if rule.log { ", log" } else { "" }),
             list(&rule.egress),
             list(&rule.ingress),
             services,

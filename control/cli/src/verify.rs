@@ -2,11 +2,9 @@
 
 use std::{fmt::Write, path::Path};
 
-use compile::verify::{
-    self, Answer, Broken, CounterExample, Expect, Fact, Isolation, Prover, Question, Undecided,
-};
+use compile::verify::{self, Answer, Broken, Example, Expect, Fact, Isolation, Prover, Question, Undecided};
 use policy::{Diagnostics, Parsed, Policy, Source, Statement};
-use program::{Allowed, Flow, Ingress, Place, Program, Refused, Service};
+use program::Program;
 use serde::Serialize;
 
 use crate::{arguments::Output, check::plural, outcome::Outcome};
@@ -36,7 +34,7 @@ struct BrokenView {
     fact: &'static str,
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    packet: Option<Packet>,
+    packet: Option<Example>,
 }
 
 #[derive(Serialize)]
@@ -52,7 +50,7 @@ struct StatementView {
     reason: Option<String>,
     /// Of which it is false.
     #[serde(skip_serializing_if = "Option::is_none")]
-    packet: Option<Packet>,
+    packet: Option<Example>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
@@ -62,33 +60,6 @@ enum Verdict {
     Vacuous,
     False,
     Undecided,
-}
-
-/// A counter-example.
-#[derive(Serialize)]
-struct Packet {
-    tenant: String,
-    /// `port:red0`, or `vtep:fabric` for a packet out of a tunnel.
-    ingress: String,
-    src: String,
-    dst: String,
-    service: String,
-    judged: Judged,
-}
-
-#[derive(Serialize)]
-#[serde(tag = "verdict", rename_all = "lowercase")]
-enum Judged {
-    Accept {
-        egress: String,
-        /// `file:line`.
-        rule: Option<String>,
-    },
-    Deny {
-        /// Name of the drop reason.
-        reason: &'static str,
-        rule: Option<String>,
-    },
 }
 
 pub(crate) fn run(directory: &Path, statements: Option<&Path>, output: Output) -> Outcome {
@@ -133,7 +104,7 @@ fn isolation(found: Isolation, program: &Program) -> IsolationView {
     let view = |Broken { fact, message, example }: Broken| BrokenView {
         fact: fact.name(),
         message,
-        packet: example.map(|example| packet(program, &example)),
+        packet: example.map(|example| example.named(program)),
     };
     IsolationView {
         verdict,
@@ -149,7 +120,7 @@ fn answered(policy: &Policy, program: &Program, statement: &Statement, answer: A
     let (verdict, reason, packet) = match &answer {
         Answer::Proven => (Verdict::Proven, None, None),
         Answer::Vacuous => (Verdict::Vacuous, None, None),
-        Answer::False(example) => (Verdict::False, None, Some(packet(program, example))),
+        Answer::False(example) => (Verdict::False, None, Some(example.named(program))),
         Answer::Undecided(why) => (Verdict::Undecided, Some(undecided(why)), None),
     };
     StatementView {
@@ -164,53 +135,6 @@ fn answered(policy: &Policy, program: &Program, statement: &Statement, answer: A
         verdict,
         reason,
         packet,
-    }
-}
-
-fn packet(program: &Program, CounterExample { flow, judged }: &CounterExample) -> Packet {
-    let origin = |rule: &Option<_>| rule.map(|rule| program.origin(rule));
-    Packet {
-        tenant: program.tenant(flow.tenant).map_or("?", |tenant| &tenant.name).into(),
-        ingress: place(
-            program,
-            match flow.ingress {
-                Ingress::Port(port) => Place::Port(port),
-                Ingress::Vtep(vtep) => Place::Vtep(vtep),
-            },
-        ),
-        src: flow.src.to_string(),
-        dst: flow.dst.to_string(),
-        service: service(flow),
-        judged: match judged {
-            Ok(Allowed { place: exit, rule, .. }) => {
-                Judged::Accept { egress: place(program, *exit), rule: origin(rule) }
-            }
-            Err(Refused { reason, rule }) => Judged::Deny { reason: reason.name(), rule: origin(rule) },
-        },
-    }
-}
-
-fn place(program: &Program, place: Place) -> String {
-    match place {
-        Place::Port(port) => format!("port:{}", program.port_name(port)),
-        Place::Vtep(vtep) => format!("vtep:{}", program.vtep(vtep).map_or("?", |vtep| &vtep.name)),
-    }
-}
-
-fn service(flow: &Flow) -> String {
-    let from = flow.src_port;
-    match flow.service {
-        Service::Tcp(port) => format!("tcp {from} -> {port}"),
-        Service::Udp(port) => format!("udp {from} -> {port}"),
-        Service::Sctp(port) => format!("sctp {from} -> {port}"),
-        Service::Icmp(kind, code) => format!("icmp type {kind} code {code}"),
-        Service::Icmpv6(kind, code) => format!("icmpv6 type {kind} code {code}"),
-        Service::Roce(qp) => format!("rocev2 qp {qp:#x}"),
-        // Of these protocols the data plane knows more, unless it sees a later fragment.
-        Service::Opaque(protocol @ (1 | 6 | 17 | 58 | 132)) => {
-            format!("later fragment of protocol {protocol}")
-        }
-        Service::Opaque(protocol) => format!("protocol {protocol}"),
     }
 }
 
@@ -268,12 +192,7 @@ fn write_statement(out: &mut String, statement: &StatementView) -> std::fmt::Res
     packet.iter().try_for_each(|packet| write_packet(out, packet))
 }
 
-fn write_packet(out: &mut String, packet: &Packet) -> std::fmt::Result {
-    let Packet { tenant, ingress, src, dst, service, judged } = packet;
-    writeln!(out, "{:9}   packet: tenant {tenant}, {ingress}, {src} -> {dst}, {service}", "")?;
-    let by = |rule: &Option<String>| rule.as_ref().map_or(String::new(), |rule| format!(" by {rule}"));
-    match judged {
-        Judged::Accept { egress, rule } => writeln!(out, "{:9}   accepted{} to {egress}", "", by(rule)),
-        Judged::Deny { reason, rule } => writeln!(out, "{:9}   denied{}: {reason}", "", by(rule)),
-    }
+fn write_packet(out: &mut String, packet: &Example) -> std::fmt::Result {
+    writeln!(out, "{:9}   packet: {}", "", packet.packet())?;
+    writeln!(out, "{:9}   {}", "", packet.judged)
 }

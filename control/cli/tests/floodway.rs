@@ -258,7 +258,17 @@ uncached  0
 held      4
 "
     );
-    assert_ends(&show(&server, &["status"]), 0, &expected, "");
+    // When it was applied is another time at each run.
+    let output = show(&server, &["status"]);
+    let lines = String::from_utf8(output.stdout.clone()).unwrap();
+    let (policy, others): (Vec<&str>, Vec<&str>) = lines.lines().partition(|line| line.starts_with("policy"));
+    assert_eq!(others.join("\n") + "\n", expected);
+    let [policy] = policy[..] else { panic!("{lines}") };
+    assert!(
+        policy.starts_with("policy    current, by apply at 20") && policy.ends_with("Z, confirmed"),
+        "{policy}"
+    );
+    assert_eq!((output.status.code(), &*output.stderr), (Some(0), &b""[..]));
     server.plane.set_stuck(&[1]);
     let output = show(&server, &["status"]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("workers   2 workers, 1 not on generation 1\n"));
@@ -274,8 +284,8 @@ fn show_prints_plain_tables() {
         (
             &["tenants"],
             "\
-TENANT  VNI  PORTS-RX  PORTS-TX  FABRIC-RX  FABRIC-TX  DROPS
-red     100         7         5          7          5      6
+TENANT  VNI  PORTS-RX  PORTS-TX  FABRIC-RX  FABRIC-TX  DROPS  LOGGED  UNLOGGED
+red     100         7         5          7          5      6       3         3
 ",
         ),
         (
@@ -323,8 +333,8 @@ WORKER  GENERATION  POLLS  IDLE-POLLS  FLOWS  FLOW-CAPACITY  HITS  MISSES  UNCAC
 fn show_flows_says_when_there_are_more() {
     let server = applied();
     let expected = "\
-TENANT  FROM  TO      SRC        DST        SERVICE            VERDICT  RULE           PACKETS  BYTES
-red     red0  fabric  10.1.0.10  10.1.0.20  tcp 40000 -> 5201  accept   p/red.yaml:31        9    900
+TENANT  FROM  TO      SRC        DST        SERVICE           VERDICT  RULE           PACKETS  BYTES
+red     red0  fabric  10.1.0.10  10.1.0.20  tcp 40000 > 5201  accept   p/red.yaml:31        9    900
 ";
     let output = show(&server, &["flows", "--limit", "1"]);
     assert_ends(&output, 0, expected, "floodway: there are more than 1; see --limit\n");

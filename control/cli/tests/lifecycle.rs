@@ -123,6 +123,40 @@ fn a_rollback_publishes_what_ran_before() {
 }
 
 #[test]
+fn files_that_state_what_is_false_are_applied_only_when_it_is_meant() {
+    let scene = Scene::new();
+    scene.write(22);
+    let shut = "apiVersion: floodway.dev/v1alpha1\nkind: Statement\nmetadata: {name: shut}\nspec:\n  expect: deny\n  from: {tenant: red, ports: [red0]}\n  to: {}\n  services: [{protocol: TCP, port: 23}]\n";
+    fs::write(scene.files.path().join("p/shut.yaml"), shut).unwrap();
+    let output = scene.run(&["apply", "p"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.starts_with("p/shut.yaml:3:18: error: statement shut (deny) is false of a packet: tenant red, port:red0, 10.1.0.10 > 10.1.0.20, tcp 49152 > 23; accepted by p/red.yaml:28 to vtep:fabric\n 3 | metadata: {name: shut}"),
+        "{said}"
+    );
+    assert!(said.ends_with("since what they state is not proven; the running program stays\n"), "{said}");
+    assert_eq!(output.status.code(), Some(1));
+    let output = scene.run(&["apply", "p", "--unproven"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("warning: statement shut (deny) is false"));
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("applied: generation 2 "));
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn the_status_shows_what_waits() {
+    let scene = Scene::new();
+    scene.write(2);
+    assert!(scene.run(&["apply", "p", "--confirm", "1h"]).status.success());
+    let output = scene.run(&["show", "status"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+    assert!(line("policy ").starts_with("policy    current, by apply at 20"), "{text}");
+    assert!(line("policy ").ends_with("Z, unconfirmed"), "{text}");
+    assert!(line("waits ").starts_with("waits     generation 2, 3"), "{text}");
+    assert!(line("waits ").ends_with(" s more to be confirmed"), "{text}");
+}
+
+#[test]
 fn times_out_of_bounds_are_wrong_usage() {
     let scene = Scene::new();
     for time in ["0", "0s", "2h", "soon", "-5s", ""] {

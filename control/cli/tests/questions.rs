@@ -94,13 +94,23 @@ fn explain_goes_through_the_rules() {
     let (files, server) = (Files::new(), Server::start());
     server.client().apply(&fake::apply(9999)).unwrap();
     let running = format!("--socket {}", server.socket.display());
+    let unopened = "now does not pass: the flow that it would answer is not open";
     for whom in ["--policy p", running.as_str()] {
-        for (packet, expected) in [
-            ("--from red0 --dst 10.1.0.20 --protocol tcp --dport 9999", DENIED),
-            ("--port red0 --tenant red --dst 10.1.0.20 --protocol TCP --dport 80 --sport 7", ALLOWED),
+        for (packet, expected, now) in [
+            ("--from red0 --dst 10.1.0.20 --protocol tcp --dport 9999", DENIED, unopened),
+            (
+                "--port red0 --tenant red --dst 10.1.0.20 --protocol TCP --dport 80 --sport 7",
+                ALLOWED,
+                "now passes: rules allow it: it would open a flow",
+            ),
         ] {
             let output = files.run(&format!("explain {packet} {whom}"));
-            assert_eq!(squeezed(&String::from_utf8_lossy(&output.stdout)), squeezed(expected));
+            let said = squeezed(&String::from_utf8_lossy(&output.stdout));
+            // Only a daemon has a flow table.
+            let is_now = |line: &&str| line.starts_with("now ");
+            let (nows, others): (Vec<&str>, Vec<&str>) = said.lines().partition(is_now);
+            assert_eq!(others.join("\n"), squeezed(expected));
+            assert_eq!(nows, if whom == running { vec![now] } else { vec![] });
             assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
             let answer = json(&files.run(&format!("explain {packet} {whom} --output json")));
             assert_eq!(answer["tenant"], "red");
@@ -186,6 +196,52 @@ fn pcap(linktype: u32, frames: &[&[u8]]) -> Vec<u8> {
     file
 }
 
+/// The sum over 16-bit words that makes them add up (RFC 1071).
+fn checksum(bytes: &[u8]) -> [u8; 2] {
+    let sum: u32 = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+    (!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes()
+}
+
+/// The host says that nobody listens at the UDP port which a packet from the remote went to; the packet is quoted.
+fn unreachable(quoted_source: u8) -> Vec<u8> {
+    let mut quote = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 1, 0, quoted_source, 10, 1, 0, 10];
+    quote.extend([0x13, 0x88, 0, 53, 0, 8, 0, 0]);
+    let mut message = vec![3, 3, 0, 0, 0, 0, 0, 0];
+    message.extend(quote);
+    let sum = checksum(&message);
+    message[2..4].copy_from_slice(&sum);
+    let mut frame = vec![2, 0, 0, 0, 0x0a, 0x20, 2, 0, 0, 0, 0x0a, 0x10, 8, 0];
+    frame.extend([0x45, 0, 0, 56, 0, 0, 0, 0, 64, 1, 0, 0, 10, 1, 0, 10, 10, 1, 0, 20]);
+    frame.extend(message);
+    frame
+}
+
+#[test]
+fn explain_looks_into_what_an_icmp_error_quotes() {
+    let (files, server) = (Files::new(), Server::start());
+    server.client().apply(&fake::apply(9999)).unwrap();
+    files.write("a.pcap", &pcap(1, &[&unreachable(20), &unreachable(21)]));
+    let said = |frame: u8, whom: &str| {
+        let output = files.run(&format!("explain --port red0 --pcap a.pcap --frame {frame} {whom}"));
+        squeezed(&String::from_utf8_lossy(&output.stdout))
+    };
+    let running = format!("--socket {}", server.socket.display());
+    let text = said(1, &running);
+    for line in [
+        "packet 10.1.0.10 > 10.1.0.20, icmp type 3 code 3",
+        "now does not pass: the flow that it quotes is not open",
+        "quotes 10.1.0.20 > 10.1.0.10, udp 5000 > 53 from fabric: rules allow the quoted flow, and the one that it may answer: the error passes while that is open",
+        "ingress rules of red0, about 10.1.0.20: accepted",
+    ] {
+        assert!(text.lines().any(|found| found == line), "no {line} in\n{text}");
+    }
+    assert!(text.starts_with("by state: "), "{text}");
+    let stranger = said(2, "--policy p");
+    assert!(stranger.starts_with("dropped: unrelated-icmp-error."), "{stranger}");
+    let quotes = "quotes 10.1.0.21 > 10.1.0.10, udp 5000 > 53: the error is not for whom the quoted packet came from: it passes never";
+    assert!(stranger.lines().any(|line| line == quotes), "{stranger}");
+}
+
 #[test]
 fn explain_reads_a_frame_of_a_capture() {
     let files = Files::new();
@@ -243,6 +299,12 @@ fn plan_says_what_would_change() {
         ] {
             assert!(squeezed(&stdout).lines().any(|found| found.trim() == line), "{line} in\n{stdout}");
         }
+        // Only a daemon knows how many flows are open.
+        let flows = if whom == running { ", flows 3 of 65536" } else { "" };
+        let used = format!(
+            "= ports 1 of 512, rules 3 of 1048576, hosts 2, routes 0, flow quota 65536 of 16777216{flows}"
+        );
+        assert!(squeezed(&stdout).lines().any(|found| found.trim() == used), "{used} in\n{stdout}");
         let answer = json(&files.run(&format!("plan q {whom} -o json")));
         assert_eq!(
             (&answer["changed"], answer["classes"]["list"].as_array().unwrap().len()),

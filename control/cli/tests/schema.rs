@@ -40,7 +40,9 @@ fn it_is_a_sound_schema() {
 fn every_shipped_policy_validates() {
     let validator = validator();
     let mut seen = 0;
-    for directory in fs::read_dir(root().join("deploy/policies")).unwrap() {
+    let [policies, statements] =
+        ["deploy/policies", "deploy/statements"].map(|path| fs::read_dir(root().join(path)).unwrap());
+    for directory in policies.chain(statements) {
         for file in fs::read_dir(directory.unwrap().path()).unwrap() {
             let path = file.unwrap().path();
             let documents = documents(&fs::read_to_string(&path).unwrap());
@@ -68,6 +70,22 @@ fn policy(spec: Value) -> Value {
     json!({"apiVersion": "floodway.dev/v1alpha1", "kind": "TenantPolicy", "metadata": {"name": "p"}, "spec": spec})
 }
 
+fn tag(spec: Value) -> Value {
+    json!({"apiVersion": "floodway.dev/v1alpha1", "kind": "PrefixTag", "metadata": {"name": "t"}, "spec": spec})
+}
+
+fn statement(spec: Value) -> Value {
+    json!({"apiVersion": "floodway.dev/v1alpha1", "kind": "Statement", "metadata": {"name": "s"}, "spec": spec})
+}
+
+fn from_red(mut more: Value) -> Value {
+    let fields = more.as_object_mut().unwrap();
+    fields.entry("expect").or_insert(json!("deny"));
+    fields.entry("from").or_insert(json!({"tenant": "red"}));
+    fields.entry("to").or_insert(json!({}));
+    statement(more)
+}
+
 fn rule(rule: Value) -> Value {
     policy(json!({"tenant": "red", "egress": [rule]}))
 }
@@ -91,20 +109,23 @@ fn reader_takes(document: &Value) -> bool {
         let tenant = tenant(json!({"vni": 7, "ports": ports, "remotes": remotes}));
         sources.push(source("c.json", tenant.to_string()));
     }
+    if document["metadata"]["name"] != "t" {
+        sources.push(source("d.json", tag(json!({"prefixes": ["10.8.0.0/16"]})).to_string()));
+    }
     policy::parse(&sources).is_ok()
 }
 
-#[test]
-fn schema_and_reader_agree_on_single_documents() {
-    let validator = validator();
-    let mac = "02:00:00:00:00:01";
-    let port = json!({"port": "red0", "mac": mac, "addresses": ["10.0.0.1"], "labels": {"a": "b"}});
-    let good = [
+const MAC: &str = "02:00:00:00:00:01";
+
+/// Documents that both take.
+fn good() -> Vec<Value> {
+    let port = json!({"port": "red0", "mac": MAC, "addresses": ["10.0.0.1"], "labels": {"a": "b"}});
+    vec![
         tenant(json!({"vni": 1})),
         tenant(json!({"vni": 0xff_ffff, "ports": [port], "quota": {"flows": 1, "fragments": 8192}})),
-        tenant(json!({"vni": 7, "gateway": {"mac": mac, "addresses": ["10.0.0.254", "fd00::1"]}})),
+        tenant(json!({"vni": 7, "gateway": {"mac": MAC, "addresses": ["10.0.0.254", "fd00::1"]}})),
         tenant(
-            json!({"vni": 7, "remotes": [{"vtep": "far", "mac": mac, "addresses": ["10.0.0.3"], "prefixes": ["10.9.0.0/16"]}]}),
+            json!({"vni": 7, "remotes": [{"vtep": "far", "mac": MAC, "addresses": ["10.0.0.3"], "prefixes": ["10.9.0.0/16"]}]}),
         ),
         policy(json!({"tenant": "red", "priority": 0, "ports": ["red0"]})),
         policy(
@@ -119,12 +140,28 @@ fn schema_and_reader_agree_on_single_documents() {
         service(json!({"protocol": "RoCEv2", "queuePairs": "16-31"})),
         service(json!({"protocol": "RoCEv2", "queuePairs": 16})),
         service(json!({"protocol": 47})),
-    ];
-    for document in &good {
-        assert!(validator.is_valid(document), "the schema refuses {document}");
-        assert!(reader_takes(document), "the reader refuses {document}");
-    }
-    let bad = [
+        rule(json!({"action": "Pass"})),
+        rule(json!({"action": "Deny", "log": true})),
+        rule(json!({"action": "Accept", "log": false})),
+        rule(json!({"action": "Accept", "to": [{"tag": "t"}, {"tenant": "red"}]})),
+        tag(json!({"prefixes": ["10.0.0.0/8", "fd00::/64"]})),
+        tag(json!({"prefixes": []})),
+        labelled(json!({"team": "a", "number": "7"})),
+        tenant(json!({"vni": 7, "ports": [named(json!({"name": "http", "protocol": "TCP", "port": 80}))]})),
+        from_red(json!({})),
+        from_red(json!({"expect": "allow", "to": {"ports": ["red0"]}, "services": [{"protocol": "TCP"}]})),
+        from_red(
+            json!({"from": {"tenant": "red", "remote": "peer"}, "to": {"ports": {"matchLabels": {"a": "b"}}}}),
+        ),
+        from_red(
+            json!({"to": {"tenant": "red", "ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}}),
+        ),
+    ]
+}
+
+/// Documents that both refuse.
+fn bad() -> Vec<Value> {
+    vec![
         json!({"apiVersion": "floodway.dev/v2", "kind": "Tenant", "metadata": {"name": "red"}, "spec": {"vni": 1}}),
         json!({"apiVersion": "floodway.dev/v1alpha1", "kind": "Tenant", "spec": {"vni": 1}}),
         tenant(json!({})),
@@ -134,7 +171,7 @@ fn schema_and_reader_agree_on_single_documents() {
         tenant(json!({"vni": 7, "vnis": []})),
         tenant(json!({"vni": 7, "quota": {"fragments": 8193}})),
         tenant(json!({"vni": 7, "ports": [{"port": "red0", "mac": "02:00", "addresses": ["10.0.0.1"]}]})),
-        tenant(json!({"vni": 7, "ports": [{"port": "Red0", "mac": mac, "addresses": ["10.0.0.1"]}]})),
+        tenant(json!({"vni": 7, "ports": [{"port": "Red0", "mac": MAC, "addresses": ["10.0.0.1"]}]})),
         policy(json!({"tenant": "red", "priority": 65536})),
         policy(json!({"tenant": "red", "ports": "red0"})),
         rule(json!({"action": "Allow"})),
@@ -150,11 +187,45 @@ fn schema_and_reader_agree_on_single_documents() {
         service(json!({"protocol": "ICMP", "port": 7})),
         service(json!({"protocol": "RoCEv2", "port": 7})),
         service(json!({"protocol": 256})),
-    ];
-    for document in &bad {
+        rule(json!({"action": "Deny", "log": "true"})),
+        rule(json!({"action": "Deny", "log": 1})),
+        rule(json!({"action": "Accept", "to": [{"tag": "T"}]})),
+        tag(json!({})),
+        tag(json!({"prefixes": ["10.0.0.0"]})),
+        tag(json!({"prefixes": [], "name": "t"})),
+        labelled(json!(["team"])),
+        tenant(json!({"vni": 7, "ports": [named(json!({"name": "80", "protocol": "TCP", "port": 80}))]})),
+        tenant(json!({"vni": 7, "ports": [named(json!({"name": "http", "protocol": "ICMP", "port": 80}))]})),
+        tenant(json!({"vni": 7, "ports": [named(json!({"name": "http", "protocol": "TCP", "port": 0}))]})),
+        from_red(json!({"expect": "Deny"})),
+        from_red(json!({"from": {}})),
+        from_red(json!({"to": {"remote": "peer", "ports": ["red0"]}})),
+        from_red(json!({"services": [{"protocol": "TCP", "type": 1}]})),
+        statement(json!({"expect": "deny", "from": {"tenant": "red"}})),
+    ]
+}
+
+#[test]
+fn schema_and_reader_agree_on_single_documents() {
+    let validator = validator();
+    for document in &good() {
+        assert!(validator.is_valid(document), "the schema refuses {document}");
+        assert!(reader_takes(document), "the reader refuses {document}");
+    }
+    for document in &bad() {
         assert!(!validator.is_valid(document), "the schema takes {document}");
         assert!(!reader_takes(document), "the reader takes {document}");
     }
+}
+
+fn labelled(labels: Value) -> Value {
+    let mut document = tenant(json!({"vni": 7}));
+    document["metadata"]["labels"] = labels;
+    document
+}
+
+fn named(port: Value) -> Value {
+    json!({"port": "red0", "mac": "02:00:00:00:00:01", "addresses": ["10.0.0.1"], "namedPorts": [port]})
 }
 
 /// The names under `properties`, wherever they stand.

@@ -103,7 +103,7 @@ fn what_is_false_has_its_code_and_a_packet() {
         "{ISOLATED}\
 proven    ping (allow, s/a.yaml:4)
 FALSE     no-telnet (allow, s/a.yaml:9)
-            packet: tenant red, port:a0, 10.0.0.1 -> 10.0.0.2, tcp 49152 -> 23
+            packet: tenant red, port:a0, 10.0.0.1 > 10.0.0.2, tcp 49152 > 23
             denied by p/a.yaml:24: policy-deny
 2 statements: 1 proven, 1 false
 "
@@ -118,7 +118,7 @@ FALSE     no-telnet (allow, s/a.yaml:9)
         "name": "no-telnet", "source": "s/a.yaml", "line": 9, "column": 18, "expect": "allow", "verdict": "false",
         "packet": {
             "tenant": "red", "ingress": "port:a0", "src": "10.0.0.1", "dst": "10.0.0.2",
-            "service": "tcp 49152 -> 23",
+            "service": "tcp 49152 > 23",
             "judged": {"verdict": "deny", "reason": "policy-deny", "rule": "p/a.yaml:24"},
         },
     });

@@ -5,16 +5,18 @@
 
 mod classes;
 mod flows;
+mod moves;
 mod parts;
 
 use policy::Diagnostics;
-use program::{Program, limit};
+use program::{FlowRecord, Program, limit};
 use serde::{Deserialize, Serialize};
 
 pub use classes::{
     AddressRange, Class, Classes, Example, PEERS_SHOWN_MAX, Protocol, ServiceRange, compare as classes,
 };
 pub use flows::{FLOW_CHANGES_MAX, FlowChange, FlowChanges, flows, service_of};
+pub use moves::{Move, Moves};
 pub use parts::{Change, Part, TenantChange};
 
 /// What would change.
@@ -30,6 +32,9 @@ pub struct Plan {
     pub capacity: Vec<Capacity>,
     /// Packets that rules would judge otherwise.
     pub classes: Classes,
+    /// Addresses whose packets would go elsewhere.
+    #[serde(default)]
+    pub moves: Moves,
     /// Open flows that would be judged otherwise.
     pub flows: FlowChanges,
     /// Tenants whose rules were compiled for the answer: the others are as they were compiled before.
@@ -49,8 +54,9 @@ pub struct Capacity {
     pub before: usize,
     /// Entries then.
     pub after: usize,
-    /// Entries at most.
-    pub bound: usize,
+    /// Entries at most; absent where nothing but the size of the files bounds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<usize>,
 }
 
 /// Compares two programs. Flows, warnings and what was recompiled are the caller's to add.
@@ -58,8 +64,20 @@ pub fn diff(old: &Program, new: &Program) -> Plan {
     let fabric = parts::fabric(old, new);
     let tenants = parts::tenants(old, new);
     let classes = classes::compare(old, new);
+    let moves = moves::compare(old, new);
     let changed = !(fabric.is_empty() && tenants.is_empty() && classes.list.is_empty());
-    Plan { changed, fabric, tenants, capacity: capacity(old, new), classes, ..Plan::default() }
+    Plan { changed, fabric, tenants, capacity: capacity(old, new), classes, moves, ..Plan::default() }
+}
+
+/// Adds how many flows of each tenant that changes are open, of how many that it may have then.
+pub fn count_flows(plan: &mut Plan, new: &Program, records: &[FlowRecord]) {
+    for change in &mut plan.tenants {
+        let open = records.iter().filter(|record| record.tenant == change.tenant).count();
+        let quota = new.tenants.iter().flatten().find(|tenant| tenant.name == change.tenant);
+        let bound = quota.map(|tenant| tenant.flow_quota as usize);
+        let after = bound.map_or(0, |bound| open.min(bound));
+        change.capacity.push(Capacity { table: "flows".into(), before: open, after, bound });
+    }
 }
 
 fn capacity(old: &Program, new: &Program) -> Vec<Capacity> {
@@ -67,7 +85,7 @@ fn capacity(old: &Program, new: &Program) -> Vec<Capacity> {
         table: table.into(),
         before: count(old),
         after: count(new),
-        bound,
+        bound: Some(bound),
     };
     vec![
         row("ports", |program| program.devices.len(), limit::PORTS),

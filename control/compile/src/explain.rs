@@ -5,7 +5,9 @@
 //! whether a flow is open, whether a next hop has answered, the uplink's own MAC.
 
 mod frame;
+mod live;
 mod question;
+mod quoted;
 mod spelling;
 mod words;
 
@@ -17,12 +19,14 @@ use program::{
 use wire::{Fragment, Mac};
 
 pub use frame::Arrival;
+pub use live::{Concern, FLOWS_SHOWN_MAX, Live, live};
 pub use question::{Question, QuestionError};
+pub use quoted::Quote;
 pub use spelling::{peer_text, service_text};
+pub(crate) use words::verdict as verdict_text;
 pub use words::{
-    Explanation, Headers, Reason, Replies, RuleList, RuleSeen, Side, Tunnel, Verdict as Outcome, Way,
+    Explanation, Headers, Quoted, Reason, Replies, RuleList, RuleSeen, Side, Tunnel, Verdict as Outcome, Way,
 };
-pub(crate) use words::{service as headers_text, verdict as verdict_text};
 
 /// Most rules of one list that an explanation shows; the one that decides is always among them.
 pub const RULES_SHOWN_MAX: usize = 1000;
@@ -38,8 +42,19 @@ pub struct Packet {
     pub flow: Flow,
     /// A later fragment gets the verdict of its first, whatever the rules say of it alone.
     pub fragment: Fragment,
+    /// Of an echo, when a frame tells.
+    pub identifier: Option<u16>,
     /// What only a frame tells; without it all is as it should be.
     pub link: Option<Link>,
+    /// What an ICMP error quotes, when there is a frame; `Some(None)` when that cannot be read.
+    pub quote: Option<Option<Quote>>,
+}
+
+impl Packet {
+    /// A whole packet of the flow, of which no frame is known.
+    pub const fn default_of(flow: Flow) -> Self {
+        Self { flow, fragment: Fragment::None, identifier: None, link: None, quote: None }
+    }
 }
 
 /// What of a frame matters besides its flow.
@@ -96,12 +111,8 @@ fn start(program: &Program, flow: &Flow) -> Explanation {
 
 fn headers(packet: &Packet) -> Headers {
     let Flow { src, dst, service, src_port, .. } = packet.flow;
-    Headers {
-        src,
-        dst,
-        service: words::service(service, src_port),
-        is_fragment: packet.fragment != Fragment::None,
-    }
+    let is_fragment = packet.fragment != Fragment::None;
+    Headers { src, dst, service: service.text(src_port), identifier: packet.identifier, is_fragment }
 }
 
 /// In the order of the data plane: what it does not look up, the gateway, the program, and the way out.
@@ -161,7 +172,16 @@ fn unasked(
         return Ok(None);
     }
     program.way(&packet.flow)?;
-    deliver(program, packet, told)?;
+    if let Some(quote) = packet.quote {
+        let quoted = quoted::explain(program, packet, quote);
+        let may_pass = quoted.may_be_open;
+        told.quoted = Some(quoted);
+        if !may_pass {
+            return Err(DropReason::UnrelatedIcmpError);
+        }
+    }
+    // Whether it fits and may travel on is looked at when it may pass.
+    told.reason = deliver(program, packet, told).err().map(reason);
     Ok(Some(Outcome::ByState))
 }
 
@@ -366,6 +386,10 @@ fn name(program: &Program, ingress: Ingress) -> String {
 impl Explanation {
     fn refuse(&mut self, reason: DropReason) {
         self.verdict = Outcome::Dropped;
-        self.reason = Some(Reason { name: reason.name().into(), meaning: reason.meaning().trim().into() });
+        self.reason = Some(self::reason(reason));
     }
+}
+
+fn reason(reason: DropReason) -> Reason {
+    Reason { name: reason.name().into(), meaning: reason.meaning().trim().into() }
 }

@@ -11,7 +11,10 @@ mod hosts;
 mod ids;
 mod rules;
 mod topology;
+mod unreached;
 pub mod verify;
+
+pub use unreached::{Unreached, unreached};
 
 use policy::{Diagnostic, Diagnostics, Place, Policy, Severity};
 use program::{Generation, Program};
@@ -78,7 +81,8 @@ impl Compiler {
             rules: rules.sets,
             sources: policy.files.iter().map(|name| name.to_string()).collect(),
         };
-        Ok(Compiled { program, warnings: Diagnostics::default(), recompiled: rules.recompiled })
+        let warnings = unreached::warnings(policy, &program);
+        Ok(Compiled { program, warnings, recompiled: rules.recompiled })
     }
 }
 

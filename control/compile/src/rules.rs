@@ -264,7 +264,7 @@ impl<'a> SetBuilder<'a> {
         let peers = rule.peers.as_ref();
         let peers = peers.map(|peers| peers.iter().flat_map(|peer| hosts.blocks(peer)).collect());
         let (verdict, origin) = (verdict(rule.action), self.origin(rule.at));
-        Some(self.push(Rule { tier, verdict, peers, services, origin }))
+        Some(self.push(Rule { tier, verdict, peers, services, log: rule.log, origin }))
     }
 
     /// The rule as one port hears it: a name means what this port calls so.
@@ -311,7 +311,8 @@ impl<'a> SetBuilder<'a> {
                 continue;
             }
             let (verdict, origin) = (verdict(rule.action), self.origin(rule.at));
-            added.push(self.push(Rule { tier, verdict, peers: Some(peers), services, origin }));
+            let peers = Some(peers);
+            added.push(self.push(Rule { tier, verdict, peers, services, log: rule.log, origin }));
         }
         added
     }
@@ -322,7 +323,7 @@ impl<'a> SetBuilder<'a> {
             return None;
         }
         let origin = self.origin(at);
-        Some(self.push(Rule { tier, verdict, peers: None, services: vec![], origin }))
+        Some(self.push(Rule { tier, verdict, peers: None, services: vec![], log: false, origin }))
     }
 
     fn push(&mut self, rule: Rule) -> u32 {

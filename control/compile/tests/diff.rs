@@ -69,6 +69,7 @@ fn edges(classes: &[Class]) -> Vec<(IpAddr, Service)> {
                     Service::Sctp(port),
                     roce,
                     Service::Icmp(byte, 0),
+                    Service::Icmpv6(byte, 0),
                     Service::Opaque(byte),
                 ]
             })
@@ -76,6 +77,7 @@ fn edges(classes: &[Class]) -> Vec<(IpAddr, Service)> {
         addresses
             .into_iter()
             .flat_map(move |a| services.clone().into_iter().map(move |s| (a, s)))
+            .filter(|(address, service)| service.fits(*address))
             .collect::<Vec<_>>()
     };
     classes.iter().take(12).flat_map(edge).take(4000).collect()
@@ -201,6 +203,143 @@ fn tenants_come_and_go_and_rules_change_places() {
 }
 
 #[test]
+fn a_rule_that_is_logged_from_now_on_changes_no_verdict() {
+    let rules = |log: &str| of(&[tenant("red", 100, &format!("egress: [{{action: Accept{log}}}]"))]);
+    let plan = diff::diff(&rules(""), &rules(", log: true"));
+    let parts: Vec<_> = plan.tenants[0].parts.iter().map(|p| (p.change, p.after.as_str())).collect();
+    assert_eq!(parts, [(Change::Removed, ""), (Change::Added, "egress accept any to any log")]);
+    assert!(plan.changed && plan.classes.list.is_empty() && plan.moves.list.is_empty());
+}
+
+#[test]
+fn a_tenants_share_of_the_tables_is_counted() {
+    let used = |plan: &diff::Plan| -> Vec<(String, usize, usize, Option<usize>)> {
+        let rows = plan.tenants[0].capacity.iter();
+        rows.map(|row| (row.table.clone(), row.before, row.after, row.bound)).collect()
+    };
+    let old = of(&[tenant("red", 100, "egress: [{action: Accept}]")]);
+    let rules = "egress: [{action: Deny, services: [{protocol: TCP}]}, {action: Accept}], ingress: [{action: Accept}]";
+    let quota = |text: String| text.replace("vni: 100", "vni: 100\n  quota: {flows: 3}");
+    let new = of(&[quota(tenant("red", 100, rules))]);
+    let mut plan = diff::diff(&old, &new);
+    let expected = [
+        ("ports", 1, 1, Some(512)),
+        ("rules", 1, 3, Some(1 << 20)),
+        ("hosts", 2, 2, None),
+        ("routes", 0, 0, None),
+        ("flow quota", 65_536, 3, Some(16_777_216)),
+    ];
+    assert_eq!(used(&plan), expected.map(|(table, a, b, bound)| (table.to_owned(), a, b, bound)));
+    let record = |tenant: &str| program::FlowRecord {
+        tenant: tenant.into(),
+        from: "red0".into(),
+        src: "10.1.0.10".parse().unwrap(),
+        dst: "10.1.0.20".parse().unwrap(),
+        service: "tcp 1 > 2".into(),
+        verdict: "accept".into(),
+        rule: String::new(),
+        to: "fabric".into(),
+        packets: 1,
+        bytes: 60,
+    };
+    let open = [record("red"), record("blue"), record("red"), record("red"), record("red"), record("red")];
+    diff::count_flows(&mut plan, &new, &open);
+    assert_eq!(used(&plan).last(), Some(&("flows".to_owned(), 5, 3, Some(3))));
+    let gone = diff::diff(&new, &of(&[]));
+    assert_eq!(used(&gone)[1], ("rules".to_owned(), 3, 0, Some(1 << 20)));
+}
+
+/// Hosts and prefixes of a tenant: for each whether it is there, and behind which of two endpoints.
+type Homes = Vec<Option<bool>>;
+
+const HOME_HOSTS: [&str; 4] = ["10.1.0.20", "10.1.0.21", "10.2.0.7", "fd00::20"];
+const HOME_PREFIXES: [&str; 5] = ["0.0.0.0/0", "10.2.0.0/16", "10.2.0.0/24", "fd00::/64", "10.1.0.16/28"];
+
+fn homes() -> impl Strategy<Value = Homes> {
+    prop::collection::vec(prop::option::of(any::<bool>()), HOME_HOSTS.len() + HOME_PREFIXES.len())
+}
+
+fn settled(homes: &Homes) -> Program {
+    let vteps = "vteps: [{name: one, address: 192.0.2.2}, {name: two, address: 192.0.2.3}]";
+    let fabric = FABRIC.replace("vteps: [{name: fabric, address: 192.0.2.2}]", vteps);
+    let list = |second: bool, names: &[&str], homes: &[Option<bool>]| {
+        let there = names.iter().zip(homes).filter(|(_, home)| **home == Some(second));
+        there.map(|(name, _)| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")
+    };
+    let remote = |second: bool| {
+        let (hosts, prefixes) = homes.split_at(HOME_HOSTS.len());
+        format!(
+            "{{vtep: {}, mac: \"02:00:00:00:00:{}\", addresses: [{}], prefixes: [{}]}}",
+            if second { "two" } else { "one" },
+            if second { "22" } else { "11" },
+            list(second, &HOME_HOSTS, hosts),
+            list(second, &HOME_PREFIXES, prefixes),
+        )
+    };
+    let red = format!(
+        "apiVersion: floodway.dev/v1alpha1\nkind: Tenant\nmetadata: {{name: red}}\nspec:\n  vni: 100\n  ports: [{{port: red0, mac: \"02:00:00:00:0a:10\", addresses: [10.1.0.10]}}]\n  remotes: [{}, {}]\n",
+        remote(false),
+        remote(true)
+    );
+    let source = |name: &str, text: String| Source { name: name.into(), bytes: text.into_bytes() };
+    program(&[source("fabric.yaml", fabric), source("red.yaml", red)])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Against the program's own word on each address, at and around every boundary.
+    #[test]
+    fn addresses_move_exactly_where_the_programs_say(a in homes(), b in homes(), more in prop::collection::vec(any::<u32>(), 20)) {
+        let (old, new) = (settled(&a), settled(&b));
+        let moves = diff::diff(&old, &new).moves;
+        prop_assert!(!moves.is_cut);
+        let place = |program: &Program, address: IpAddr| {
+            let found = program.tenants[0].as_ref().unwrap().locate(address);
+            found.map(|(place, mac)| (format!("{place:?}"), mac))
+        };
+        let ends = HOME_PREFIXES.map(|text| text.parse::<ipnet::IpNet>().unwrap());
+        let mut asked: Vec<IpAddr> = ends.iter().flat_map(|net| [net.network(), net.broadcast()]).collect();
+        asked.extend(HOME_HOSTS.map(|text| text.parse::<IpAddr>().unwrap()));
+        let near = asked.clone().into_iter().flat_map(|address| match address {
+            IpAddr::V4(v4) => [1, u32::MAX].map(|by| IpAddr::from(u32::from(v4).wrapping_add(by).to_be_bytes())),
+            IpAddr::V6(v6) => [1, u128::MAX].map(|by| IpAddr::from(u128::from(v6).wrapping_add(by).to_be_bytes())),
+        });
+        asked.extend(near.collect::<Vec<_>>());
+        asked.extend(more.into_iter().map(|bits| IpAddr::from(bits.to_be_bytes())));
+        for address in asked {
+            let (before, after) = (place(&old, address), place(&new, address));
+            let covering = moves.list.iter().filter(|one| one.covers(address)).count();
+            prop_assert_eq!(covering, usize::from(before != after), "{} {:?} {:?} {:?}", address, before, after, moves);
+        }
+    }
+}
+
+#[test]
+fn a_host_that_moves_is_told_with_both_places() {
+    let at = |host: Option<bool>, prefix: Option<bool>| {
+        let mut homes = vec![None; HOME_HOSTS.len() + HOME_PREFIXES.len()];
+        (homes[0], homes[HOME_HOSTS.len() + 1]) = (host, prefix);
+        settled(&homes)
+    };
+    let moves = diff::diff(&at(Some(false), Some(false)), &at(Some(true), None)).moves.list;
+    let words: Vec<String> = moves
+        .iter()
+        .map(|one| {
+            let ranges: Vec<String> = one.addresses.iter().map(ToString::to_string).collect();
+            format!("{} {}: {} -> {}", one.tenant, ranges.join(","), one.before, one.after)
+        })
+        .collect();
+    assert_eq!(
+        words,
+        [
+            "red 10.2.0.0/16: one mac 02:00:00:00:00:11 -> nowhere",
+            "red 10.1.0.20: one mac 02:00:00:00:00:11 -> two mac 02:00:00:00:00:22",
+        ]
+    );
+}
+
+#[test]
 fn open_flows_are_judged_by_the_new_program() {
     let record = |service: &str, verdict: &str| program::FlowRecord {
         tenant: "red".into(),
@@ -235,11 +374,14 @@ fn open_flows_are_judged_by_the_new_program() {
 fn services_are_read_as_they_are_listed() {
     for (text, expected) in [
         ("tcp 1 > 2", Some((Service::Tcp(2), 1))),
-        ("udp 1 -> 2", Some((Service::Udp(2), 1))),
+        ("udp 1 > 2", Some((Service::Udp(2), 1))),
+        ("udp 1 -> 2", None),
         ("icmp type 8 code 0 id 7", Some((Service::Icmp(8, 0), 0))),
         ("icmpv6 type 128 code 0", Some((Service::Icmpv6(128, 0), 0))),
         ("rocev2 qp 0x1f", Some((Service::Roce(31), 0))),
         ("protocol 47", Some((Service::Opaque(47), 0))),
+        ("udp 1 > 2 fragment", Some((Service::Udp(2), 1))),
+        ("protocol 17 fragment", Some((Service::Opaque(17), 0))),
         ("tcp 1 > 65536", None),
         ("rocev2 qp 31", None),
         ("", None),

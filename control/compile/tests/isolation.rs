@@ -36,7 +36,7 @@ fn open() -> Program {
         port.tenant = TenantId(1 - port.tenant.0);
     }
     let (tier, origin) = Default::default();
-    let all = Rule { tier, verdict: Verdict::Accept, peers: None, services: vec![], origin };
+    let all = Rule { tier, verdict: Verdict::Accept, peers: None, services: vec![], log: false, origin };
     let lists = vec![vec![0]; program.rules.list_count()];
     program.rules = one_set(RuleSet { rules: vec![all], lists });
     program

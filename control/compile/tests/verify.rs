@@ -51,6 +51,7 @@ fn is_meant(services: &Option<Vec<program::ServiceMatch>>, expect: Expect, flow:
         verdict,
         peers: None,
         services: services.clone(),
+        log: false,
         origin: Origin::default(),
     };
     !services.is_empty() && rule.matches(flow.src, flow.service)

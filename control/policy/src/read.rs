@@ -359,6 +359,16 @@ impl<T: Read> Read for Vec<T> {
     }
 }
 
+impl Read for bool {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        match &node.value {
+            Value::Plain(text) if text == "true" => Some(true),
+            Value::Plain(text) if text == "false" => Some(false),
+            _ => unexpected(node, "`true` or `false`", report),
+        }
+    }
+}
+
 impl Read for String {
     fn read(node: &Node, report: &mut Report) -> Option<Self> {
         text(node, "text", report).map(Into::into)

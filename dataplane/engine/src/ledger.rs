@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use program::{DropReason, PortId, TenantId, Traffic, limit};
+use program::{DropReason, LogCount, PortId, TenantId, Traffic, limit};
 use quiescent::counters::{self, Counters};
 
 const RX_PACKETS: usize = 0;
@@ -14,7 +14,8 @@ const RX_BYTES: usize = 1;
 const TX_PACKETS: usize = 2;
 const TX_BYTES: usize = 3;
 const ORIGINATED: usize = 4;
-const FIRST_REASON: usize = 5;
+const FIRST_LOGGED: usize = 5;
+const FIRST_REASON: usize = FIRST_LOGGED + 3;
 const COLUMNS: usize = FIRST_REASON + DropReason::COUNT;
 
 const FIRST_TENANT: usize = limit::PORTS;
@@ -73,6 +74,18 @@ pub enum Gauge {
     Unfinished,
 }
 
+/// What became of a log line that a rule asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum Logged {
+    /// It is on its way to whoever writes it down.
+    Written,
+    /// The tenant has had as many as it may.
+    Suppressed,
+    /// Whoever writes them down does not keep up.
+    Lost,
+}
+
 /// Packets and bytes of a part of a burst.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
@@ -129,6 +142,11 @@ impl Ledger {
         self.counters.add(account.row(), FIRST_REASON + reason as usize, packets);
     }
 
+    /// Counts a log line.
+    pub fn logged(&mut self, account: Account, what: Logged) {
+        self.counters.add(account.row(), FIRST_LOGGED + what as usize, 1);
+    }
+
     /// Raises a figure of the worker.
     pub fn count(&mut self, gauge: Gauge, by: u64) {
         self.counters.add(WORKER, gauge as usize, by);
@@ -166,6 +184,16 @@ impl LedgerReader {
     /// Packets dropped for that reason.
     pub fn dropped(&self, account: Account, reason: DropReason) -> u64 {
         self.counters.get(account.row(), FIRST_REASON + reason as usize)
+    }
+
+    /// Log lines that rules asked for.
+    pub fn log(&self, account: Account) -> LogCount {
+        let get = |what: Logged| self.counters.get(account.row(), FIRST_LOGGED + what as usize);
+        LogCount {
+            written: get(Logged::Written),
+            suppressed: get(Logged::Suppressed),
+            lost: get(Logged::Lost),
+        }
     }
 
     /// A figure of the worker.

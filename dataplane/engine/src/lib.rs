@@ -15,7 +15,7 @@ mod worker;
 pub use dump::{Dump, DumpRequest, Dumped};
 pub use hold::{Held, Hold, Queue};
 pub use layout::{Layout, Owner, WorkerId};
-pub use ledger::{Account, Gauge, Ledger, LedgerReader, Tally};
+pub use ledger::{Account, Gauge, Ledger, LedgerReader, Logged, Tally};
 pub use outbox::Outbox;
 pub use peers::{Closing, Peers, RING_DEPTH};
 pub use worker::{Io, Pipeline, Poll, Worker, WorkerPorts};

@@ -16,7 +16,7 @@ pub use drops::DropReason;
 pub use flow::{Allowed, Flow, Ingress, Refused, Way};
 pub use ids::{Generation, PortId, RuleId, RuleListId, TenantId, Vni, VtepId};
 pub use report::{
-    DropCount, FlowRecord, NeighbourReport, PortReport, Report, TenantReport, Traffic, WorkerReport,
+    DropCount, FlowRecord, LogCount, NeighbourReport, PortReport, Report, TenantReport, Traffic, WorkerReport,
 };
 pub use rule_sets::{PlacedSet, RuleSet, RuleSets};
 pub use rules::{

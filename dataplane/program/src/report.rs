@@ -107,6 +107,20 @@ pub struct TenantReport {
     pub ports: Traffic,
     /// Packets dropped, of ports and tunnels together.
     pub drops: Vec<DropCount>,
+    /// Log lines of its flows.
+    #[serde(default)]
+    pub log: LogCount,
+}
+
+/// Log lines that rules of a tenant asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct LogCount {
+    /// Handed over to be written.
+    pub written: u64,
+    /// Left out, since the tenant had as many as it may.
+    pub suppressed: u64,
+    /// Left out, since lines were written more slowly than they came.
+    pub lost: u64,
 }
 
 /// A next hop on the uplink.

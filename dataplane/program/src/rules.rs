@@ -108,6 +108,8 @@ pub struct Rule {
     pub peers: Option<Vec<PeerBlock>>,
     /// The packet is one of these; empty matches all.
     pub services: Vec<ServiceMatch>,
+    /// The first packet of each flow that it decides is logged.
+    pub log: bool,
     /// Where it was written.
     pub origin: Origin,
 }
@@ -201,7 +203,7 @@ pub enum Service {
     Icmpv6(u8, u8),
     /// RoCEv2 to this queue pair.
     Roce(u32),
-    /// A later fragment, or a protocol of which no more is known: the IP protocol.
+    /// A later fragment, or a protocol of which no more is known, such as the other family's ICMP: the IP protocol.
     Opaque(u8),
 }
 
@@ -215,6 +217,30 @@ impl Service {
             Self::Icmp(..) => 1,
             Self::Icmpv6(..) => 58,
             Self::Opaque(protocol) => protocol,
+        }
+    }
+
+    /// How lists of flows, explanations and examples spell it, with the source port where there is one: `tcp 40000 > 443`,
+    /// `icmp type 8 code 0`, `rocev2 qp 0x11`, `protocol 47`.
+    pub fn text(self, src_port: u16) -> String {
+        match self {
+            Self::Tcp(port) => format!("tcp {src_port} > {port}"),
+            Self::Udp(port) => format!("udp {src_port} > {port}"),
+            Self::Sctp(port) => format!("sctp {src_port} > {port}"),
+            Self::Icmp(kind, code) => format!("icmp type {kind} code {code}"),
+            Self::Icmpv6(kind, code) => format!("icmpv6 type {kind} code {code}"),
+            Self::Roce(qp) => format!("rocev2 qp {qp:#x}"),
+            Self::Opaque(protocol) => format!("protocol {protocol}"),
+        }
+    }
+
+    /// True when packets of that address's family can be this: ICMP is IPv4's, ICMPv6 is IPv6's. Between addresses of
+    /// the other family either is a protocol of which no more is known.
+    pub const fn fits(self, address: IpAddr) -> bool {
+        match self {
+            Self::Icmp(..) => address.is_ipv4(),
+            Self::Icmpv6(..) => address.is_ipv6(),
+            _ => true,
         }
     }
 }
@@ -336,6 +362,7 @@ mod tests {
             verdict,
             peers: Some(peers.iter().map(block).collect()),
             services: services.to_vec(),
+            log: false,
             origin: Origin::default(),
         }
     }

@@ -113,6 +113,9 @@ impl Edge {
             // An answer is one even if rules allow it as well: it does not open what it answers.
             action = action.as_reply();
         }
+        if let Some(log) = self.log.as_mut().filter(|_| tables.has_logs) {
+            log.note(tables, &key, action, &mut io.ledger, now);
+        }
         let parsed = &self.lanes.parsed[lane];
         if !refused && parsed.l4 == L4::Tcp && !self.may_open(tables, &key, frame, parsed) {
             return Some(Action::drop(action.generation, DropReason::NoConnection));

@@ -70,13 +70,15 @@ fn widened(frame: &[u8], at: usize) -> [u8; 16] {
     bytes
 }
 
-/// Identifier, type and code; the identifier is zero for messages that are no echo.
+/// Identifier, type and code of a message.
 fn icmp_identity(frame: &[u8], l4: usize) -> u32 {
-    let (kind, code) = (frame[l4], frame[l4 + 1]);
-    let identifier = match (kind, frame.get(l4 + 4..l4 + 6)) {
-        (0 | 8 | 128 | 129, Some(id)) => u16::from_be_bytes([id[0], id[1]]),
-        _ => 0,
-    };
+    let identifier = frame.get(l4 + 4..l4 + 6).map_or(0, |id| u16::from_be_bytes([id[0], id[1]]));
+    echo_identity(frame[l4], frame[l4 + 1], identifier)
+}
+
+/// The identifier is zero for messages that are no echo.
+fn echo_identity(kind: u8, code: u8, identifier: u16) -> u32 {
+    let identifier = if matches!(kind, 0 | 8 | 128 | 129) { identifier } else { 0 };
     u32::from(identifier) << 16 | u32::from(kind) << 8 | u32::from(code)
 }
 
@@ -132,8 +134,9 @@ pub fn service(key: &FlowKey) -> Service {
         TCP => Service::Tcp(port),
         UDP => Service::Udp(port),
         SCTP => Service::Sctp(port),
-        ICMP => Service::Icmp(kind, code),
-        ICMPV6 => Service::Icmpv6(kind, code),
+        ICMP if key.kind & IPV6 == 0 => Service::Icmp(kind, code),
+        ICMPV6 if key.kind & IPV6 != 0 => Service::Icmpv6(kind, code),
+        // The other family's ICMP among them: it is no message of this one, and nothing of it is read.
         other => Service::Opaque(other),
     }
 }
@@ -144,19 +147,15 @@ pub fn mirror(key: &FlowKey, ingress: Ingress) -> Option<FlowKey> {
     if key.kind & ROCE != 0 {
         return None;
     }
-    let l4 = match key.protocol {
-        TCP | UDP | SCTP => key.l4.rotate_left(16),
-        ICMP | ICMPV6 => {
-            let kind = match (key.l4 >> 8) as u8 {
-                8 => 0,
-                0 => 8,
-                128 => 129,
-                129 => 128,
-                _ => return None,
-            };
-            key.l4 & 0xffff_0000 | kind << 8 | key.l4 & 0xff
-        }
-        _ => key.l4,
+    let of_kind = |kind: u32| key.l4 & 0xffff_0000 | kind << 8 | key.l4 & 0xff;
+    let l4 = match service(key) {
+        Service::Tcp(_) | Service::Udp(_) | Service::Sctp(_) => key.l4.rotate_left(16),
+        Service::Icmp(8, _) => of_kind(0),
+        Service::Icmp(0, _) => of_kind(8),
+        Service::Icmpv6(128, _) => of_kind(129),
+        Service::Icmpv6(129, _) => of_kind(128),
+        Service::Icmp(..) | Service::Icmpv6(..) | Service::Roce(_) => return None,
+        Service::Opaque(_) => key.l4,
     };
     Some(entering(&FlowKey { src: key.dst, dst: key.src, l4, ..*key }, ingress))
 }
@@ -180,17 +179,13 @@ pub fn entropy(key: &FlowKey) -> u16 {
     0xc000 | (hash >> 50) as u16
 }
 
-/// The service of a flow as text, for lists.
+/// The service of a flow as text, for lists. Echoes of one pair of hosts are told apart by their identifiers.
 pub fn service_text(key: &FlowKey) -> String {
-    let (from, identifier) = (key.l4 >> 16, key.l4 >> 16);
-    match service(key) {
-        Service::Tcp(port) => format!("tcp {from} > {port}"),
-        Service::Udp(port) => format!("udp {from} > {port}"),
-        Service::Sctp(port) => format!("sctp {from} > {port}"),
-        Service::Icmp(kind, code) => format!("icmp type {kind} code {code} id {identifier}"),
-        Service::Icmpv6(kind, code) => format!("icmpv6 type {kind} code {code} id {identifier}"),
-        Service::Roce(qp) => format!("rocev2 qp {qp:#x}"),
-        Service::Opaque(protocol) => format!("protocol {protocol}"),
+    let service = service(key);
+    let text = service.text(src_port(key));
+    match service {
+        Service::Icmp(..) | Service::Icmpv6(..) => format!("{text} id {}", key.l4 >> 16),
+        _ => text,
     }
 }
 
@@ -222,7 +217,6 @@ pub fn datagram(key: &FlowKey, id: u32) -> FlowKey {
 pub fn quoted(frame: &[u8], parsed: &Parsed, error: &FlowKey) -> Option<FlowKey> {
     let quoted = parsed.quoted(frame).ok()??;
     let mut key = FlowKey { tenant: error.tenant, protocol: quoted.protocol, ..FlowKey::default() };
-    let l4_offset = quoted_l4(frame, &quoted)?;
     if let Some(header) = quoted.ipv4(frame) {
         key.src[..4].copy_from_slice(&header.src);
         key.dst[..4].copy_from_slice(&header.dst);
@@ -238,10 +232,7 @@ pub fn quoted(frame: &[u8], parsed: &Parsed, error: &FlowKey) -> Option<FlowKey>
             key.l4 = quoted.dest_qp?;
             key.kind |= ROCE;
         }
-        L4::Icmp | L4::Icmpv6 => {
-            frame.get(usize::from(l4_offset)..usize::from(l4_offset) + 2)?;
-            key.l4 = icmp_identity(frame, usize::from(l4_offset));
-        }
+        L4::Icmp | L4::Icmpv6 => key.l4 = echo_identity(quoted.icmp.0, quoted.icmp.1, quoted.src_port),
         L4::None | L4::Unknown => {}
     }
     Some(key)

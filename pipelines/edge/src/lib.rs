@@ -20,6 +20,7 @@ mod fragments;
 mod judge;
 mod key;
 mod lanes;
+mod log;
 mod nd;
 mod next_hops;
 mod record;
@@ -42,6 +43,7 @@ use quiescent::cell::SharedWords;
 pub use ::tables::fragments::Bounds as FragmentBounds;
 pub use action::{Action, Target};
 pub use decide::{Allowed, decide};
+pub use log::{LINES_AT_ONCE, LINES_PER_SECOND, Log, LogRecord};
 pub use next_hops::mac_of_word;
 pub use record::Record;
 pub use tables::{BuildError, Facts, Tables};
@@ -84,6 +86,7 @@ pub struct Edge {
     lanes: Box<Lanes>,
     next_hops: NextHops,
     icmp_errors: Vec<RateLimit>,
+    log: Option<Log>,
     /// Hits of the burst in hand, counted in one go.
     hits: u64,
     /// Among how many workers a tenant's bounds are divided.
@@ -103,10 +106,16 @@ impl Edge {
             lanes: Box::new(Lanes::new()),
             next_hops: NextHops::new(board),
             icmp_errors: vec![RateLimit::new(ICMP_ERRORS_PER_SECOND, ICMP_ERROR_BURST); limit::TENANTS],
+            log: None,
             hits: 0,
             workers: 1,
             out_of_window: 0,
         }
+    }
+
+    /// The same pipeline, which puts flows that rules ask to be logged into `log`.
+    pub fn with_log(self, log: Log) -> Self {
+        Self { log: Some(log), ..self }
     }
 
     /// Makes it the pipeline of one of several workers with one board: the first resolves next hops for all, and each has

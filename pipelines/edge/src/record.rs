@@ -1,6 +1,6 @@
 //! Flow entries as they are listed: raw in the worker, named by whoever asked.
 
-use program::{DropReason, FlowRecord, Ingress, Place, TenantId};
+use program::{DropReason, FlowRecord, Ingress, Place, Program, TenantId};
 use tables::flow::{FlowKey, FlowTable, Slot};
 
 use crate::Tables;
@@ -22,28 +22,12 @@ impl Record {
     /// In the names of the program that `tables` were built from. The rule is found by asking the program again, so
     /// that list and data plane cannot disagree.
     pub fn name(&self, tables: &Tables) -> FlowRecord {
-        let program = &*tables.program;
-        let tenant = program.tenant(TenantId(self.key.tenant));
-        let place = |place| match place {
-            Place::Port(port) => program.port_name(port).to_owned(),
-            Place::Vtep(vtep) => program.vtep(vtep).map_or("?", |vtep| &vtep.name).to_owned(),
-        };
-        let from = match key::ingress(&self.key) {
-            Ingress::Port(port) => Place::Port(port),
-            Ingress::Vtep(vtep) => Place::Vtep(vtep),
-        };
-        let to = tenant.and_then(|tenant| tenant.locate(key::dst(&self.key)));
         FlowRecord {
-            tenant: tenant.map_or("?", |tenant| &tenant.name).to_owned(),
-            from: place(from),
-            src: key::src(&self.key),
-            dst: key::dst(&self.key),
-            service: key::service_text(&self.key),
             verdict: self.verdict().to_owned(),
             rule: self.rule(tables),
-            to: to.map_or_else(|| "-".to_owned(), |(to, _)| place(to)),
             packets: self.packets,
             bytes: self.bytes,
+            ..describe(&tables.program, &self.key)
         }
     }
 
@@ -64,6 +48,32 @@ impl Record {
             Err(_) => None,
         };
         rule.map_or_else(String::new, |rule| tables.program.origin(rule))
+    }
+}
+
+/// Whose flow a key is, and between whom, without what is said of it.
+pub(crate) fn describe(program: &Program, key: &FlowKey) -> FlowRecord {
+    let tenant = program.tenant(TenantId(key.tenant));
+    let place = |place| match place {
+        Place::Port(port) => program.port_name(port).to_owned(),
+        Place::Vtep(vtep) => program.vtep(vtep).map_or("?", |vtep| &vtep.name).to_owned(),
+    };
+    let from = match key::ingress(key) {
+        Ingress::Port(port) => Place::Port(port),
+        Ingress::Vtep(vtep) => Place::Vtep(vtep),
+    };
+    let to = tenant.and_then(|tenant| tenant.locate(key::dst(key)));
+    FlowRecord {
+        tenant: tenant.map_or("?", |tenant| &tenant.name).to_owned(),
+        from: place(from),
+        src: key::src(key),
+        dst: key::dst(key),
+        service: key::service_text(key),
+        verdict: String::new(),
+        rule: String::new(),
+        to: to.map_or_else(|| "-".to_owned(), |(to, _)| place(to)),
+        packets: 0,
+        bytes: 0,
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod args;
 mod clock;
+mod log;
 mod plane;
 mod ports;
 mod signals;
@@ -84,13 +85,15 @@ fn serve<W: ports::World>(
     world: &mut W,
 ) -> anyhow::Result<()> {
     let Start { program, lifecycle } = start;
-    let (plane, parts) = Plane::new(args, Arc::new(program), world.facts())?;
-    let workers = worker::start(args, world, parts, shutdown)?;
+    let (plane, parts, records) = Plane::new(args, Arc::new(program), world.facts())?;
     let plane = Arc::new(plane);
+    let log = log::Writer::start(plane.clone(), records)?;
+    let workers = worker::start(args, world, parts, shutdown)?;
     tracing::info!(socket = %args.socket.display(), "ready");
     listening.serve_with(plane.clone(), lifecycle, shutdown);
     tracing::info!("ending: the workers send what they hold and stop");
     let ended = workers.stop();
+    log.stop();
     log_totals(&plane);
     ended.map_err(|(worker, panic)| anyhow!("worker {worker} ended by a fault: {panic}"))
 }
@@ -120,7 +123,10 @@ fn log_totals(plane: &Plane) {
 fn start_logging(filter: &str) {
     let filter = tracing_subscriber::EnvFilter::try_new(filter);
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    // Colours are for a terminal: a journal and whoever searches it want the plain words.
+    let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    log.with_ansi(ansi).with_target(false).init();
 }
 
 /// Eight bytes from the kernel's generator: nobody outside can aim at one bucket of a flow table.

@@ -4,15 +4,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use agent::{DataPlane, PublishError, Published};
-use edge::{Edge, Facts, FragmentBounds, Limits, Record, Tables, mac_of_word};
+use edge::{Edge, Facts, FragmentBounds, Limits, Log, LogRecord, Record, Tables, mac_of_word};
 use engine::{Account, Dump, DumpRequest, Dumped, Gauge, Ledger, LedgerReader, WorkerId};
 use program::{
-    DropCount, DropReason, FlowRecord, NeighbourReport, PortId, PortReport, Program, Report, Tenant,
-    TenantReport, Traffic, WorkerReport, limit,
+    DropCount, DropReason, FlowRecord, Generation, LogCount, NeighbourReport, PortId, PortReport, Program,
+    Report, Tenant, TenantReport, Traffic, WorkerReport, limit,
 };
-use quiescent::{Publisher, Reader, SharedWords};
+use quiescent::{Publisher, Reader, SharedWords, ring::Consumer};
 
 use crate::args::Args;
+use crate::log::{self, Programs};
 
 /// How long the workers may take to run a new program before they count as stuck.
 const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -22,6 +23,8 @@ const DUMP_TIMEOUT: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
 /// Flow records on their way from a worker.
 const DUMP_DEPTH: usize = 1024;
+/// Flow records that are named in one go, while nothing is published.
+const NAMED_AT_ONCE: usize = 4096;
 
 /// What floodwayd gives to the API.
 pub struct Plane {
@@ -30,6 +33,8 @@ pub struct Plane {
     ledgers: Vec<LedgerReader>,
     dumps: Mutex<Vec<DumpRequest<Record>>>,
     next_hops: Arc<SharedWords>,
+    /// What records of flows may still speak of.
+    pub programs: Programs,
 }
 
 /// What goes to a worker's thread.
@@ -47,12 +52,14 @@ fn fragment_bounds(buffers: usize, workers: u16) -> FragmentBounds {
 }
 
 impl Plane {
-    /// A plane that runs `program` on ports of which `facts` are known, and its workers, in order of their numbers.
+    /// A plane that runs `program` on ports of which `facts` are known, its workers, in order of their numbers, and what
+    /// each of them logs.
     pub fn new(
         args: &Args,
         program: Arc<Program>,
         facts: Vec<Facts>,
-    ) -> anyhow::Result<(Self, Vec<WorkerParts>)> {
+    ) -> anyhow::Result<(Self, Vec<WorkerParts>, log::Records)> {
+        let programs = Programs::new(program.clone());
         let publisher = Publisher::new(Box::new(Tables::build(program, &facts)?));
         let mut plane = Self {
             publisher: Mutex::new(publisher),
@@ -60,6 +67,7 @@ impl Plane {
             ledgers: Vec::new(),
             dumps: Mutex::default(),
             next_hops: Arc::new(SharedWords::new(limit::VTEPS)),
+            programs,
         };
         let workers = args.workers();
         let limits = Limits {
@@ -67,19 +75,33 @@ impl Plane {
             fragments: fragment_bounds(args.buffers() as usize, workers),
         };
         let parts = (0..workers).map(|number| plane.add_worker(WorkerId(number), workers, limits));
-        let parts = parts.collect::<anyhow::Result<_>>()?;
-        Ok((plane, parts))
+        let parts: Vec<_> = parts.collect::<anyhow::Result<_>>()?;
+        let (parts, records) = parts.into_iter().unzip();
+        Ok((plane, parts, records))
     }
 
-    fn add_worker(&mut self, number: WorkerId, workers: u16, limits: Limits) -> anyhow::Result<WorkerParts> {
+    /// The generation that every worker runs; `None` while one does not run the one published last.
+    pub fn settled(&self) -> Option<Generation> {
+        let publisher = self.publisher();
+        (publisher.acknowledged() >= publisher.epoch()).then(|| publisher.current().generation())
+    }
+
+    fn add_worker(
+        &mut self,
+        number: WorkerId,
+        workers: u16,
+        limits: Limits,
+    ) -> anyhow::Result<(WorkerParts, Consumer<LogRecord>)> {
         let (ledger, ledger_reader) = Ledger::new();
         let (dump, request) = Dump::new(DUMP_DEPTH);
-        let edge = Edge::new(limits, crate::draw_seed()?, self.next_hops.clone()).among(number, workers);
+        let (log, records) = Log::new(log::DEPTH);
+        let edge = Edge::new(limits, crate::draw_seed()?, self.next_hops.clone());
+        let edge = edge.among(number, workers).with_log(log);
         self.ledgers.push(ledger_reader);
         self.dumps.get_mut().unwrap_or_else(PoisonError::into_inner).push(request);
         // Readers are numbered as they are made: as the workers are.
         let reader = self.publisher().reader();
-        Ok(WorkerParts { edge, reader, ledger, dump })
+        Ok((WorkerParts { edge, reader, ledger, dump }, records))
     }
 
     /// Packets that are neither sent nor dropped; zero once the workers have stopped.
@@ -93,6 +115,12 @@ impl Plane {
 
     fn publisher(&self) -> MutexGuard<'_, Publisher<Tables>> {
         self.publisher.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Every flow record of every worker.
+    fn dump(&self, sink: &mut dyn FnMut(Record)) {
+        let mut dumps = self.dumps.lock().unwrap_or_else(PoisonError::into_inner);
+        dumps.iter_mut().for_each(|dump| collect(dump, sink));
     }
 
     fn traffic(&self, account: Account) -> Traffic {
@@ -170,7 +198,17 @@ impl Plane {
             fabric: self.traffic(fabric),
             ports: sum,
             drops: self.drops(&all),
+            log: self.log(fabric),
         }
+    }
+
+    fn log(&self, account: Account) -> LogCount {
+        let each = self.ledgers.iter().map(|ledger| ledger.log(account));
+        each.fold(LogCount::default(), |sum, log| LogCount {
+            written: sum.written + log.written,
+            suppressed: sum.suppressed + log.suppressed,
+            lost: sum.lost + log.lost,
+        })
     }
 
     fn neighbours(&self, program: &Program) -> Vec<NeighbourReport> {
@@ -193,8 +231,10 @@ impl DataPlane for Plane {
 
     fn publish(&self, program: Program) -> Result<Published, PublishError> {
         let generation = program.generation;
-        let tables = Tables::build(Arc::new(program), &self.facts);
+        let program = Arc::new(program);
+        let tables = Tables::build(program.clone(), &self.facts);
         let tables = tables.map_err(|error| PublishError::Rejected { reason: error.to_string() })?;
+        self.programs.add(program);
         let start = Instant::now();
         let epoch = self.publisher().publish(Box::new(tables));
         while self.publisher().acknowledged() < epoch {
@@ -225,26 +265,43 @@ impl DataPlane for Plane {
 
     fn flows(&self, limit: usize) -> Vec<FlowRecord> {
         let mut records = Vec::new();
-        let mut dumps = self.dumps.lock().unwrap_or_else(PoisonError::into_inner);
-        for dump in dumps.iter_mut() {
-            collect(dump, limit, &mut records);
-        }
+        self.dump(&mut |record| {
+            if records.len() < limit {
+                records.push(record);
+            }
+        });
         let publisher = self.publisher();
         records.iter().map(|record| record.name(publisher.current())).collect()
     }
+
+    fn flows_wanted(&self, wanted: &dyn Fn(&FlowRecord) -> bool, limit: usize) -> Vec<FlowRecord> {
+        let (mut found, mut records) = (Vec::new(), Vec::with_capacity(NAMED_AT_ONCE));
+        let mut name = |records: &mut Vec<Record>| {
+            let publisher = self.publisher();
+            let named = records.drain(..).map(|record| record.name(publisher.current()));
+            let room = limit - found.len();
+            found.extend(named.filter(wanted).take(room));
+        };
+        self.dump(&mut |record| {
+            records.push(record);
+            if records.len() == NAMED_AT_ONCE {
+                name(&mut records);
+            }
+        });
+        name(&mut records);
+        found
+    }
 }
 
-/// Reads one worker's answer to its end, so that the next request starts afresh; keeps at most `limit` records.
-fn collect(dump: &mut DumpRequest<Record>, limit: usize, records: &mut Vec<Record>) {
+/// Reads one worker's answer to its end, so that the next request starts afresh.
+fn collect(dump: &mut DumpRequest<Record>, sink: &mut dyn FnMut(Record)) {
     dump.ask();
     let mut last = Instant::now();
     loop {
         match dump.answer() {
             Some(Dumped::Record(record)) => {
                 last = Instant::now();
-                if records.len() < limit {
-                    records.push(record);
-                }
+                sink(record);
             }
             Some(Dumped::End) => return,
             None if last.elapsed() > DUMP_TIMEOUT => return,

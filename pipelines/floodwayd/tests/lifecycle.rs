@@ -197,8 +197,12 @@ fn a_broken_directory_is_the_end_when_nothing_ran() {
 fn a_daemon_that_is_killed_unconfirmed_comes_back_with_what_was_good() {
     let scene = Scene::new();
     let daemon = Daemon::start(&scene, &[]);
-    let request =
-        |vni, confirm_s| ApplyRequest { sources: scene.sources(vni), expect_generation: None, confirm_s };
+    let request = |vni, confirm_s| ApplyRequest {
+        sources: scene.sources(vni),
+        expect_generation: None,
+        confirm_s,
+        unproven: false,
+    };
     daemon.client.apply(&request(2, Some(3600))).unwrap();
     daemon.assert_runs(2);
     scene.write(2);
@@ -300,4 +304,52 @@ fn without_inotify_it_looks_and_says_so() {
     daemon.assert_runs(2);
     let log = daemon.end();
     assert!(log.contains("inotify is of no use (too many open files): looking every 2s instead"), "{log}");
+}
+
+/// A capture of one frame: a TCP segment from the host of red0 to its remote, to this port.
+fn capture(port: u16) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0x0a, 0x20, 2, 0, 0, 0, 0x0a, 0x10, 8, 0];
+    frame.extend([0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 10, 1, 0, 10, 10, 1, 0, 20]);
+    frame.extend([0x9c, 0x40]);
+    frame.extend(port.to_be_bytes());
+    frame.extend([0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 0xff, 0xff, 0, 0, 0, 0]);
+    assert!(wire::checksum::fill_ipv4_header(&mut frame[14..]));
+    // The file's header: magic, version 2.4, no zone, 65535 bytes, Ethernet. A packet's: no time, captured and whole length.
+    let mut file: Vec<u8> = [0xa1b2_c3d4_u32, 0x0002_0004, 0, 0, 65_535, 1].map(u32::to_be_bytes).concat();
+    file.extend([0, 0, frame.len() as u32, frame.len() as u32].map(u32::to_be_bytes).concat());
+    file.extend(frame);
+    file
+}
+
+#[test]
+fn a_rule_with_log_writes_a_line_for_a_flow() {
+    let scene = Scene::new();
+    let capture_file = scene.path("in.pcap");
+    fs::write(&capture_file, capture(9999)).unwrap();
+    let fabric = FABRIC.replace(
+        "name: red0, device: \"memory:\"",
+        &format!("name: red0, device: \"pcap:rx={}\"", capture_file.display()),
+    );
+    fs::write(scene.path("p/fabric.yaml"), fabric + "  vteps: [{name: far, address: 192.0.2.2}]\n").unwrap();
+    let remote = "  remotes: [{vtep: far, mac: 02:00:00:00:0a:20, addresses: [10.1.0.20]}]\n";
+    let rule = "---\napiVersion: floodway.dev/v1alpha1\nkind: TenantPolicy\nmetadata: {name: p}\nspec:\n  tenant: red\n  egress:\n    - {action: Deny, log: true, services: [{protocol: TCP, port: 9999}]}\n";
+    fs::write(scene.path("p/red.yaml"), tenant(1) + remote + rule).unwrap();
+    let daemon = Daemon::start(&scene, &[]);
+    let start = Instant::now();
+    let log = loop {
+        let log = daemon.client.tenants().unwrap()[0].log;
+        if log.written > 0 {
+            break log;
+        }
+        assert!(start.elapsed() < PATIENCE, "{log:?}");
+        std::thread::park_timeout(Duration::from_millis(10));
+    };
+    assert_eq!((log.written, log.suppressed, log.lost), (1, 0, 0));
+    let said = daemon.end();
+    let file = scene.path("p/red.yaml");
+    let line = format!(
+        "flow tenant=\"red\" from=\"red0\" to=\"far\" src=10.1.0.10 dst=10.1.0.20 service=\"tcp 40000 > 9999\" verdict=\"policy-deny\" rule=\"{}:17\"",
+        file.display()
+    );
+    assert!(said.contains(&line), "no {line} in\n{said}");
 }

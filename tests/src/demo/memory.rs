@@ -240,6 +240,7 @@ impl Memory {
             fabric: self.ledger.traffic(Account::Tenant(tenant.id)),
             ports: Traffic::default(),
             drops: packets.into_iter().map(|(reason, packets)| DropCount { reason, packets }).collect(),
+            log: self.ledger.log(Account::Tenant(tenant.id)),
         }
     }
 }

@@ -18,7 +18,8 @@ use agent::{
     client::Client,
 };
 use program::{
-    DropCount, FlowRecord, NeighbourReport, PortReport, Program, Report, TenantReport, Traffic, WorkerReport,
+    DropCount, FlowRecord, LogCount, NeighbourReport, PortReport, Program, Report, TenantReport, Traffic,
+    WorkerReport,
 };
 
 pub const FABRIC: &str = "apiVersion: floodway.dev/v1alpha1
@@ -75,7 +76,7 @@ spec:
 }
 
 pub fn apply(denied_port: u16) -> ApplyRequest {
-    ApplyRequest { sources: sources(denied_port), expect_generation: None, confirm_s: None }
+    ApplyRequest { sources: sources(denied_port), expect_generation: None, confirm_s: None, unproven: false }
 }
 
 pub fn sources(denied_port: u16) -> Vec<SourceText> {
@@ -240,6 +241,7 @@ impl DataPlane for Fake {
                 fabric: traffic,
                 ports: traffic,
                 drops: vec![drop("spoofed-mac", 2), drop("policy-deny", 4)],
+                log: LogCount { written: 3, suppressed: 2, lost: 1 },
             }],
             neighbours: vec![NeighbourReport { address: "192.0.2.2".parse().unwrap(), mac: String::new() }],
         }
@@ -251,7 +253,7 @@ impl DataPlane for Fake {
             from: "red0".into(),
             src: "10.1.0.10".parse().unwrap(),
             dst: "10.1.0.20".parse().unwrap(),
-            service: format!("tcp {port} -> 5201"),
+            service: format!("tcp {port} > 5201"),
             verdict: "accept".into(),
             rule: "p/red.yaml:31".into(),
             to: "fabric".into(),
@@ -259,6 +261,10 @@ impl DataPlane for Fake {
             bytes: 900,
         };
         (40_000..40_003).map(flow).take(limit).collect()
+    }
+
+    fn flows_wanted(&self, wanted: &dyn Fn(&FlowRecord) -> bool, limit: usize) -> Vec<FlowRecord> {
+        self.flows(usize::MAX).into_iter().filter(|flow| wanted(flow)).take(limit).collect()
     }
 }
 

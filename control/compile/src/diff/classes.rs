@@ -9,6 +9,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
+use ipnet::IpNet;
 use program::{
     Decision, Flow, Ingress, Place, Port, Program, Rule, RuleId, Service, ServiceMatch, Tenant, Verdict,
 };
@@ -95,7 +96,7 @@ pub enum Protocol {
     Icmpv6,
     /// Queue pairs of RoCEv2.
     Roce,
-    /// IP protocols of which no more is read; of the protocols above: their later fragments.
+    /// IP protocols of which no more is read; of the protocols above: their later fragments, and the other family's ICMP.
     Other,
 }
 
@@ -331,7 +332,7 @@ impl Pair<'_> {
             .any(|tenant| tenant.locate(peer).is_some());
         Example {
             peer,
-            service: crate::explain::headers_text(service, 0),
+            service: service.text(0),
             is_reachable,
             before: self.judge(&self.old, peer, service),
             after: self.judge(&self.new, peer, service),
@@ -378,6 +379,9 @@ fn changed(
     let (mut accepted, mut denied) = (Vec::new(), Vec::new());
     for (index, range) in services.iter().enumerate() {
         let service = range.example();
+        if !service.fits(peer) {
+            continue;
+        }
         let accepts = |rules: &[&Rule]| {
             let numbered = rules.iter().enumerate().map(|(index, rule)| (RuleId(index as u32), *rule));
             Decision::among(numbered, peer, service).verdict == Verdict::Accept
@@ -394,7 +398,11 @@ fn changed(
 /// Atoms of the addresses of both families, in order.
 fn addresses<'a>(rules: impl Iterator<Item = &'a Rule> + Clone) -> Vec<AddressRange> {
     let blocks = rules.filter_map(|rule| rule.peers.as_ref()).flatten();
-    let nets = blocks.flat_map(|block| std::iter::once(&block.net).chain(&block.except));
+    atoms_of(blocks.flat_map(|block| std::iter::once(block.net).chain(block.except.iter().copied())))
+}
+
+/// All addresses of both families, in order, cut where any of the prefixes begins or ends.
+pub(super) fn atoms_of(nets: impl Iterator<Item = IpNet>) -> Vec<AddressRange> {
     let (mut v4, mut v6) = (BTreeSet::from([0_u128]), BTreeSet::from([0_u128]));
     for net in nets {
         let starts = if net.addr().is_ipv4() { &mut v4 } else { &mut v6 };
@@ -486,7 +494,7 @@ fn services<'a>(rules: impl Iterator<Item = &'a Rule>) -> Vec<ServiceRange> {
 }
 
 /// Adds a range, which is behind those that are there; neighbours become one.
-fn extend(ranges: &mut Vec<AddressRange>, range: AddressRange) {
+pub(super) fn extend(ranges: &mut Vec<AddressRange>, range: AddressRange) {
     match ranges.last_mut() {
         Some(last)
             if last.last.is_ipv4() == range.first.is_ipv4()

@@ -95,7 +95,7 @@ fn judge(program: &Program, record: &FlowRecord) -> Option<String> {
     };
     let by_rules = matches!(refused, DropReason::PolicyDeny | DropReason::PolicyDefault);
     let is_reply = record.verdict == "accept (reply)";
-    let opener = mirror(program, &Packet { flow, fragment: wire::Fragment::None, link: None });
+    let opener = mirror(program, &Packet::default_of(flow));
     let stays = by_rules && is_reply && opener.is_some_and(|opener| program.judge(&opener).is_ok());
     Some(if stays && program.way(&flow).is_ok() { "accept (reply)".into() } else { refused.name().into() })
 }
@@ -103,10 +103,12 @@ fn judge(program: &Program, record: &FlowRecord) -> Option<String> {
 /// What the words of `show flows` say: the service and the source port.
 pub fn service_of(text: &str) -> Option<(Service, u16)> {
     let words: Vec<&str> = text.split(' ').collect();
-    Some(match words[..] {
-        ["tcp", src, ">" | "->", dst] => (Service::Tcp(dst.parse().ok()?), src.parse().ok()?),
-        ["udp", src, ">" | "->", dst] => (Service::Udp(dst.parse().ok()?), src.parse().ok()?),
-        ["sctp", src, ">" | "->", dst] => (Service::Sctp(dst.parse().ok()?), src.parse().ok()?),
+    // That it is of fragments is for who looks for the entry.
+    let words = words.strip_suffix(&["fragment"]).unwrap_or(&words);
+    Some(match *words {
+        ["tcp", src, ">", dst] => (Service::Tcp(dst.parse().ok()?), src.parse().ok()?),
+        ["udp", src, ">", dst] => (Service::Udp(dst.parse().ok()?), src.parse().ok()?),
+        ["sctp", src, ">", dst] => (Service::Sctp(dst.parse().ok()?), src.parse().ok()?),
         ["icmp", "type", kind, "code", code, ..] => {
             (Service::Icmp(kind.parse().ok()?, code.parse().ok()?), 0)
         }

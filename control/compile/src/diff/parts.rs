@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use program::{Place, Program, Rule, RuleId, RuleListId, Tenant};
+use program::{Place, Program, Rule, RuleId, RuleListId, Tenant, limit};
 use serde::{Deserialize, Serialize};
 
+use super::Capacity;
 use crate::explain::{Side, peer_text, service_text, verdict_text};
 
 /// What happens to a thing.
@@ -44,6 +45,9 @@ pub struct TenantChange {
     pub change: Change,
     /// What of it.
     pub parts: Vec<Part>,
+    /// What it takes of tables.
+    #[serde(default)]
+    pub capacity: Vec<Capacity>,
 }
 
 /// Facts of one kind, by name.
@@ -97,7 +101,40 @@ fn tenant(old: &Program, new: &Program, name: String) -> Option<TenantChange> {
     let ((old_facts, old_rules), (new_facts, new_rules)) = (of(old, before), of(new, after));
     let mut parts = compare(&old_facts, &new_facts);
     compare_rules(&old_rules, &new_rules, &mut parts);
-    (!parts.is_empty() || change != Change::Changed).then_some(TenantChange { tenant: name, change, parts })
+    let capacity = || capacity([(old, before), (new, after)]);
+    (!parts.is_empty() || change != Change::Changed).then(|| TenantChange {
+        tenant: name,
+        change,
+        parts,
+        capacity: capacity(),
+    })
+}
+
+/// What a tenant takes of tables that are bounded for all, or for each.
+fn capacity(sides: [(&Program, Option<usize>); 2]) -> Vec<Capacity> {
+    let counts = sides.map(|(program, index)| {
+        let Some(tenant) = index.and_then(|index| program.tenants[index].as_ref()) else { return [0; 5] };
+        let ports = || program.ports.iter().flatten().filter(|port| port.tenant == tenant.id);
+        let lists: BTreeSet<_> = ports().flat_map(|port| [port.egress, port.ingress]).collect();
+        let ids = |list: RuleListId| program.rules.list(list).map(|(id, _)| id);
+        let rules: BTreeSet<RuleId> = lists.into_iter().flat_map(ids).collect();
+        let (hosts, routes) = (tenant.endpoints.len(), tenant.routes.len());
+        [ports().count(), rules.len(), hosts, routes, tenant.flow_quota as usize]
+    });
+    let tables = [
+        ("ports", Some(policy::limit::TENANT_PORTS_MAX)),
+        ("rules", Some(limit::RULES)),
+        ("hosts", None),
+        ("routes", None),
+        ("flow quota", Some(policy::FLOW_QUOTA_MAX as usize)),
+    ];
+    let row = |(index, (table, bound)): (usize, (&str, Option<usize>))| Capacity {
+        table: table.into(),
+        before: counts[0][index],
+        after: counts[1][index],
+        bound,
+    };
+    tables.into_iter().enumerate().map(row).collect()
 }
 
 fn tenant_facts(program: &Program, tenant: &Tenant) -> Facts {
@@ -170,7 +207,8 @@ fn rule_text(rule: &Rule, side: Side) -> String {
         Some(peers) => peers.iter().map(peer_text).collect::<Vec<_>>().join(", "),
     };
     let word = if side == Side::Egress { "to" } else { "from" };
-    format!("{} {} {services} {word} {peers}", side.name(), verdict_text(rule.verdict))
+    let log = if rule.log { " log" } else { "" };
+    format!("{} {} {services} {word} {peers}{log}", side.name(), verdict_text(rule.verdict))
 }
 
 /// A rule that many ports ask is one change. Where only the order differs, the list is named.

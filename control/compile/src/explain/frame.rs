@@ -9,13 +9,7 @@ use wire::{
     ecn, vxlan,
 };
 
-use super::{Link, Packet};
-
-const ICMP: u8 = 1;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const ICMPV6: u8 = 58;
-const SCTP: u8 = 132;
+use super::{Link, Packet, quoted};
 
 /// What came in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -158,11 +152,10 @@ fn enter(frame: &[u8], parsed: &Parsed, tenant: TenantId, ingress: Ingress) -> R
     if is_fragmented_control(frame, parsed) {
         return Err(DropReason::FragmentedControl);
     }
-    if matches!(parsed.l4, L4::Icmp | L4::Icmpv6) && is_error(frame, parsed) {
-        // Its sum is asked for, since it is sent on about another flow.
-        if verify_l4(frame, parsed) == Check::Wrong {
-            return Err(DropReason::Malformed);
-        }
+    let is_error = matches!(parsed.l4, L4::Icmp | L4::Icmpv6) && is_error(frame, parsed);
+    // Its sum is asked for, since it is sent on about another flow.
+    if is_error && verify_l4(frame, parsed) == Check::Wrong {
+        return Err(DropReason::Malformed);
     }
     let (src, dst) = addresses(frame, parsed).ok_or(DropReason::Malformed)?;
     let service = service(frame, parsed);
@@ -170,6 +163,8 @@ fn enter(frame: &[u8], parsed: &Parsed, tenant: TenantId, ingress: Ingress) -> R
     Ok(Content::Packet(Packet {
         flow: Flow { tenant, ingress, src, dst, service, src_port },
         fragment: parsed.fragment,
+        identifier: identifier(service, be16(frame, usize::from(parsed.l4_offset) + 4)),
+        quote: is_error.then(|| quoted::read(frame, parsed)),
         link: Some(Link {
             dst_mac: mac_at(frame, 0),
             hop_limit: parsed.ttl(frame).unwrap_or(0),
@@ -202,23 +197,27 @@ fn is_error(frame: &[u8], parsed: &Parsed) -> bool {
     is_quoting && frame[0] & 1 == 0
 }
 
+/// An echo's identifier, which tells pings between the same hosts apart.
+pub(super) fn identifier(service: Service, found: u16) -> Option<u16> {
+    matches!(service, Service::Icmp(0 | 8, _) | Service::Icmpv6(128 | 129, _)).then_some(found)
+}
+
+fn be16(frame: &[u8], at: usize) -> u16 {
+    frame.get(at..at + 2).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+}
+
 fn service(frame: &[u8], parsed: &Parsed) -> Service {
     if parsed.fragment == Fragment::Later {
         return Service::Opaque(parsed.protocol);
     }
-    let icmp = || match parsed.icmp(frame) {
-        Some(header) => (header.kind, header.code),
-        // ICMP of the other family: nothing of it is read.
-        None => (0, 0),
-    };
-    match parsed.protocol {
-        UDP if parsed.l4 == L4::Roce => Service::Roce(parsed.dest_qp),
-        TCP => Service::Tcp(parsed.dst_port),
-        UDP => Service::Udp(parsed.dst_port),
-        SCTP => Service::Sctp(parsed.dst_port),
-        ICMP => Service::Icmp(icmp().0, icmp().1),
-        ICMPV6 => Service::Icmpv6(icmp().0, icmp().1),
-        other => Service::Opaque(other),
+    match (parsed.l4, parsed.icmp(frame)) {
+        (L4::Roce, _) => Service::Roce(parsed.dest_qp),
+        (L4::Tcp, _) => Service::Tcp(parsed.dst_port),
+        (L4::Udp, _) => Service::Udp(parsed.dst_port),
+        (L4::Sctp, _) => Service::Sctp(parsed.dst_port),
+        (L4::Icmp, Some(header)) => Service::Icmp(header.kind, header.code),
+        (L4::Icmpv6, Some(header)) => Service::Icmpv6(header.kind, header.code),
+        _ => Service::Opaque(parsed.protocol),
     }
 }
 

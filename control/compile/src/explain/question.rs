@@ -143,9 +143,9 @@ impl Question {
         if src.is_ipv4() != dst.is_ipv4() {
             return Err(QuestionError::Families);
         }
-        let (service, src_port) = self.service()?;
+        let (service, src_port) = self.service(dst)?;
         let flow = Flow { tenant, ingress, src, dst, service, src_port };
-        Ok(Packet { flow, fragment: wire::Fragment::None, link: None })
+        Ok(Packet::default_of(flow))
     }
 
     fn place(&self, program: &Program) -> Result<(TenantId, Ingress), QuestionError> {
@@ -182,7 +182,7 @@ impl Question {
     }
 
     /// What rules look at, and the source port. Every field that was given must have been used.
-    fn service(&self) -> Result<(Service, u16), QuestionError> {
+    fn service(&self, dst: IpAddr) -> Result<(Service, u16), QuestionError> {
         let protocol = self.protocol.as_ref().ok_or(QuestionError::Missing("the protocol"))?;
         let word = protocol.to_ascii_lowercase();
         let port = || self.dst_port.ok_or(QuestionError::Missing("the destination port"));
@@ -202,6 +202,8 @@ impl Question {
                 Service::Opaque(number)
             }
         };
+        // The other family's ICMP has no type and code that anybody reads.
+        let service = if service.fits(dst) { service } else { Service::Opaque(service.protocol()) };
         let has_ports = matches!(service, Service::Tcp(_) | Service::Udp(_) | Service::Sctp(_));
         let is_roce = matches!(service, Service::Roce(_));
         let is_icmp = matches!(service, Service::Icmp(..) | Service::Icmpv6(..));

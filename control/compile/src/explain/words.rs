@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use program::{Mismatch, Rule, Service};
 use serde::{Deserialize, Serialize};
 
-use super::{Packet, is_echo_reply, is_echo_request, peer_text, service_text};
+use super::{Live, Packet, is_echo_reply, is_echo_request, peer_text, service_text};
 
 /// Elements of a rule that a sentence names before it says "and so many more".
 const NAMED_MAX: usize = 4;
@@ -15,7 +15,7 @@ const NAMED_MAX: usize = 4;
 pub struct Explanation {
     /// What becomes of it.
     pub verdict: Verdict,
-    /// Why it is dropped.
+    /// Why it is dropped; of an ICMP error why it is even when the flow that it quotes is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
     /// `file:line` of the rule that decides; absent for the default and where no rule is asked.
@@ -43,6 +43,30 @@ pub struct Explanation {
     /// True when rules refuse it, but it passes as an answer while somebody has the flow open the other way.
     #[serde(default)]
     pub passes_as_answer: bool,
+    /// What an ICMP error quotes, when a frame was asked about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quoted: Option<Quoted>,
+    /// What the flow table says; only of a running data plane, and only where it has a say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<Live>,
+}
+
+/// The packet that an ICMP error quotes, as the one that opens its flow.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Quoted {
+    /// Its headers; absent when too little of them is quoted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headers: Option<Headers>,
+    /// Port or tunnel endpoint that it came from; absent when the error cannot be about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// True when rules allow its flow or the one that it may answer: the error passes while that is open.
+    pub may_be_open: bool,
+    /// Why, in a sentence.
+    pub why: String,
+    /// The rules that its flow is asked, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lists: Vec<RuleList>,
 }
 
 /// What becomes of a packet.
@@ -84,6 +108,9 @@ pub struct Headers {
     pub dst: IpAddr,
     /// Protocol and ports, type and code, or queue pair.
     pub service: String,
+    /// Identifier of an echo, when it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identifier: Option<u16>,
     /// True for a fragment, first or later.
     pub is_fragment: bool,
 }
@@ -252,19 +279,6 @@ fn name(service: Service) -> String {
         Service::Icmp(kind, code) => format!("icmp/{kind}/{code}"),
         Service::Icmpv6(kind, code) => format!("icmpv6/{kind}/{code}"),
         Service::Roce(qp) => format!("roce/qp {qp:#x}"),
-        Service::Opaque(protocol) => format!("protocol {protocol}"),
-    }
-}
-
-/// A packet's service with its source port.
-pub(crate) fn service(service: Service, src_port: u16) -> String {
-    match service {
-        Service::Tcp(port) => format!("tcp {src_port} > {port}"),
-        Service::Udp(port) => format!("udp {src_port} > {port}"),
-        Service::Sctp(port) => format!("sctp {src_port} > {port}"),
-        Service::Icmp(kind, code) => format!("icmp type {kind} code {code}"),
-        Service::Icmpv6(kind, code) => format!("icmpv6 type {kind} code {code}"),
-        Service::Roce(qp) => format!("rocev2 qp {qp:#x}"),
         Service::Opaque(protocol) => format!("protocol {protocol}"),
     }
 }

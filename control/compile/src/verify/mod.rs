@@ -7,20 +7,24 @@
 //! sets follow [`program::Program::judge`], and each counter-example is put to it before it is given out.
 
 mod address;
+mod example;
 mod isolation;
 mod proof;
 mod reach;
 mod resolve;
 mod services;
 mod set;
+mod unproven;
 mod walk;
 
 use program::{Allowed, Flow, PeerBlock, PortId, Refused, ServiceMatch, TenantId};
 
+pub use example::{Example, Judged};
 pub use isolation::{BROKEN_MAX, Broken, Fact, Isolation, isolation};
 pub use policy::Expect;
 pub use proof::Prover;
 pub use resolve::questions;
+pub use unproven::unproven;
 
 /// Most regions that one proof looks at; a question that needs more gets [`Undecided::TooComplex`].
 pub const REGIONS_MAX: u64 = walk::Budget::REGIONS_MAX;

@@ -257,6 +257,7 @@ mod tests {
                 except: vec![],
             }]),
             services: vec![ServiceMatch::Tcp(PortRange { first: index as u16, last: index as u16 })],
+            log: false,
             origin: Origin::default(),
         };
         of_one_list((0..8).map(rule).collect())
@@ -293,6 +294,7 @@ mod tests {
             verdict,
             peers: None,
             services: vec![service],
+            log: false,
             origin: Origin::default(),
         };
         let tcp = ServiceMatch::Protocol(6);

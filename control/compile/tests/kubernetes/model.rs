@@ -172,7 +172,7 @@ fn action() -> impl Strategy<Value = Action> {
 fn peer() -> impl Strategy<Value = Peer> {
     prop_oneof![
         2 => (option::of(tenants()), selects()).prop_map(|(tenants, pods)| Peer::Pods(tenants, pods)),
-        1 => (low(), 24..=32u8, option::of(0..4u8)).prop_map(|(low, len, except)| Peer::Block(low, len, except)),
+        1 => (low(), prop_oneof![4 => 24..=32u8, 1 => Just(0)], option::of(0..4u8)).prop_map(|(low, len, except)| Peer::Block(low, len, except)),
     ]
 }
 
@@ -264,11 +264,17 @@ impl Peer {
 
 impl World {
     pub fn is_accepted(&self, packet: &Packet) -> bool {
+        self.decided(packet).1
+    }
+
+    /// Which tier decides, and what.
+    pub fn decided(&self, packet: &Packet) -> (&'static str, bool) {
         let tenant = &self.tenants[packet.tenant];
-        self.by_cluster(true, packet)
-            .or_else(|| tenant.by_own(packet, self))
-            .or_else(|| self.by_cluster(false, packet))
-            .unwrap_or_else(|| tenant.is_open(packet))
+        let by = |tier, answer: Option<bool>| answer.map(|is_accepted| (tier, is_accepted));
+        by("Admin", self.by_cluster(true, packet))
+            .or_else(|| by("Tenant", tenant.by_own(packet, self)))
+            .or_else(|| by("Baseline", self.by_cluster(false, packet)))
+            .unwrap_or_else(|| ("Default", tenant.is_open(packet)))
     }
 
     /// The answer of a tier, if it has one.

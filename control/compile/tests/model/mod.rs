@@ -159,15 +159,16 @@ impl Packet {
             17 if self.port == 4791 => Service::Roce(self.queue_pair),
             17 => Service::Udp(self.port),
             132 => Service::Sctp(self.port),
-            1 => Service::Icmp(self.icmp.0, self.icmp.1),
-            58 => Service::Icmpv6(self.icmp.0, self.icmp.1),
+            1 if self.peer.is_ipv4() => Service::Icmp(self.icmp.0, self.icmp.1),
+            58 if self.peer.is_ipv6() => Service::Icmpv6(self.icmp.0, self.icmp.1),
             other => Service::Opaque(other),
         }
     }
 
     /// True for a packet of which no more than the protocol can be seen.
-    const fn is_opaque(&self) -> bool {
-        self.is_fragment || !matches!(self.protocol, 1 | 6 | 17 | 58 | 132)
+    fn is_opaque(&self) -> bool {
+        let icmp = if self.peer.is_ipv4() { 1 } else { 58 };
+        self.is_fragment || !matches!(self.protocol, 6 | 17 | 132) && self.protocol != icmp
     }
 }
 

@@ -59,7 +59,6 @@ pub fn services(is_v4: bool) -> Vec<(Service, u16)> {
             all.push((if is_v4 { Service::Icmp(kind, code) } else { Service::Icmpv6(kind, code) }, 0));
         }
     }
-    all.push((if is_v4 { Service::Icmpv6(0, 0) } else { Service::Icmp(0, 0) }, 0));
     all
 }
 
@@ -149,7 +148,14 @@ fn rule() -> impl Strategy<Value = Rule> {
     let verdict = prop_oneof![6 => Just(Verdict::Accept), 2 => Just(Verdict::Deny), 1 => Just(Verdict::Pass)];
     let tier = select(vec![Tier::Admin, Tier::Tenant, Tier::Baseline, Tier::Default]);
     (tier, verdict, option::weighted(0.6, blocks()), vec(service(), 0..3)).prop_map(
-        |(tier, verdict, peers, services)| Rule { tier, verdict, peers, services, origin: Origin::default() },
+        |(tier, verdict, peers, services)| Rule {
+            tier,
+            verdict,
+            peers,
+            services,
+            log: false,
+            origin: Origin::default(),
+        },
     )
 }
 

@@ -157,6 +157,7 @@ fn read_rule(mut fields: Fields, peers: &'static str, direction: Direction) -> O
         action: action?,
         peers: Some(peers?),
         services: services.map(|services| services.into_iter().map(|service| service.0).collect()),
+        log: false,
     })
 }
 

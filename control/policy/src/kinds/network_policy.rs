@@ -126,6 +126,7 @@ fn read_rule(mut fields: Fields, peers: &'static str) -> Option<Rule> {
         peers: given_items(peers)
             .map(|peers: Vec<PolicyPeer>| peers.into_iter().map(|peer| peer.0).collect()),
         services: given_items(ports).map(|ports: Vec<Port>| ports.into_iter().map(|port| port.0).collect()),
+        log: false,
     })
 }
 

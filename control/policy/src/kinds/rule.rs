@@ -33,6 +33,8 @@ pub struct Rule {
     pub peers: Option<Vec<Peer>>,
     /// The packet is one of these. `None` is any packet; an empty list is none.
     pub services: Option<Vec<Service>>,
+    /// The first packet of each flow that it decides is logged.
+    pub log: bool,
 }
 
 /// What becomes of a packet.

@@ -3,7 +3,7 @@
 use ipnet::IpNet;
 
 use crate::{
-    Direction, Labels, Name, Peer, Protocol, Rule, Service, Spanned, has_labels,
+    Action, Direction, Labels, Name, Peer, Protocol, Rule, Service, Spanned, has_labels,
     read::{Fields, Read, Report, number, quote, text, unexpected},
     suggest::did_you_mean,
     yaml::{Node, Value},
@@ -125,9 +125,14 @@ fn read_rule(mut fields: Fields, peers: &'static str) -> Option<Rule> {
     warn_of_empty(&mut fields, "services", "no packet is meant; leave the field out to mean all");
     let services = fields.optional("services");
     fields.misplaced("ports", "ports are part of a service: `services: [{protocol: TCP, port: 80}]`");
+    let log: Option<Spanned<bool>> = fields.optional("log");
+    if let (Some(Spanned { value: true, at }), Some(Action::Pass)) = (log, action) {
+        fields.report.warning(at, "`log` says nothing here: a rule that passes on decides no flow");
+    }
+    let log = log.is_some_and(|log| log.value);
     let at = fields.at();
     // Without what could not be read, the rule would say something else.
-    fields.finish().then_some(Rule { at, action: action?, peers, services })
+    fields.finish().then_some(Rule { at, action: action?, peers, services, log })
 }
 
 /// Other policy languages take an empty list for everything.

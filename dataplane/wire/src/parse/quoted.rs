@@ -24,6 +24,8 @@ pub struct Quoted {
     pub src_port: u16,
     /// Destination port; of an echo the identifier in both ports.
     pub dst_port: u16,
+    /// ICMP type and code of a quoted echo.
+    pub icmp: (u8, u8),
     /// RoCEv2 destination queue pair, if the quote reaches that far: 8 bytes of L4 do not.
     pub dest_qp: Option<u32>,
 }
@@ -85,7 +87,7 @@ fn ipv6_quote(packet: &[u8], offset: u16) -> Result<Quoted, Malformed> {
 }
 
 const fn empty(offset: u16, l3: L3, protocol: u8) -> Quoted {
-    Quoted { offset, l3, protocol, l4: L4::None, src_port: 0, dst_port: 0, dest_qp: None }
+    Quoted { offset, l3, protocol, l4: L4::None, src_port: 0, dst_port: 0, icmp: (0, 0), dest_qp: None }
 }
 
 /// Adds what `bytes` hold of L4: nothing, unless they reach past the ports or the identifier.
@@ -109,7 +111,10 @@ fn with_l4(quoted: Quoted, bytes: &[u8]) -> Quoted {
 
 fn with_identifier(quoted: Quoted, l4: L4, bytes: &[u8]) -> Quoted {
     match be16(bytes, 4) {
-        Some(identifier) => Quoted { l4, src_port: identifier, dst_port: identifier, ..quoted },
+        Some(identifier) => {
+            let icmp = (bytes[0], bytes[1]);
+            Quoted { l4, src_port: identifier, dst_port: identifier, icmp, ..quoted }
+        }
         None => quoted,
     }
 }
