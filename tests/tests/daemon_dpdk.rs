@@ -234,5 +234,5 @@ fn four_workers_on_fewer_cpus_share_what_one_receives() {
 fn apply(file: &Path, port: &str) -> agent::api::ApplyRequest {
     let text = fs::read_to_string(file).unwrap().replace("port: 5201", port);
     let sources = vec![agent::api::SourceText { name: "all.yaml".into(), text }];
-    agent::api::ApplyRequest { sources, expect_generation: None, confirm_s: None }
+    agent::api::ApplyRequest { sources, expect_generation: None, confirm_s: None, unproven: false }
 }
