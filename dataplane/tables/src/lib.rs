@@ -4,8 +4,11 @@
 #![forbid(unsafe_code)]
 
 pub mod bucket;
+pub mod classifier;
 pub mod connection;
 pub mod flow;
 pub mod fragments;
+pub mod lpm;
 pub mod neighbour;
+pub mod prefix;
 pub mod wheel;
