@@ -2,5 +2,6 @@
 //!
 //! Benchmarks measure time; tests check behaviour. Nothing here decides whether a change may land.
 
+pub mod classbench;
 pub mod directory;
 pub mod traffic;

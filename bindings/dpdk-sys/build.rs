@@ -19,6 +19,11 @@ const FUNCTIONS: &str = "shim_.*|rte_eal_(init|cleanup|hotplug_remove)|rte_dev_p
     |rte_thread_(register|unregister)|rte_get_tsc_hz|rte_pktmbuf_(pool_create|free_bulk|copy)|rte_mempool_(free|avail_count)\
     |rte_eth_dev_(get_port_by_name|get_name_by_port|info_get|configure|adjust_nb_rx_tx_desc|socket_id|start|stop|close\
     |set_mtu|get_mtu)|rte_eth_(rx|tx)_queue_setup|rte_eth_macaddr_get|rte_eth_promiscuous_enable|rte_eth_stats_get";
+/// With the feature `acl`, these besides.
+const ACL_LIBRARY: &str = "rte_acl";
+const ACL_FUNCTIONS: &str = "rte_acl_(create|free|add_rules|build|classify)";
+const ACL_TYPES: &str = "rte_acl_(rule_data|field|config|param)";
+const ACL_VALUES: &str = "RTE_ACL_(FIELD_TYPE_.*|MAX_PRIORITY)";
 const TYPES: &str = "rte_mbuf|rte_mempool|rte_eth_conf|rte_eth_dev_info|rte_eth_stats|rte_eth_rx_mq_mode";
 const VALUES: &str = "SHIM_.*|RTE_ETH_NAME_MAX_LEN|RTE_MAX_ETHPORTS|RTE_MAX_LCORE|RTE_MEMPOOL_CACHE_MAX_SIZE|RTE_PKTMBUF_HEADROOM";
 
@@ -107,7 +112,14 @@ fn build(dpdk: &Libdpdk) -> Result<(), String> {
     for library in LIBRARIES.iter().filter(|name| dpdk.libraries.iter().any(|l| l == *name)) {
         println!("cargo::rustc-link-lib=dylib={library}");
     }
+    if has_acl() {
+        println!("cargo::rustc-link-lib=dylib={ACL_LIBRARY}");
+    }
     generate(&dpdk.cflags)
+}
+
+fn has_acl() -> bool {
+    env::var_os("CARGO_FEATURE_ACL").is_some()
 }
 
 fn compile_shim(cflags: &[String]) -> Result<(), String> {
@@ -124,7 +136,15 @@ fn compile_shim(cflags: &[String]) -> Result<(), String> {
 }
 
 fn generate(cflags: &[String]) -> Result<(), String> {
-    let bindings = bindgen::Builder::default()
+    let mut builder = bindgen::Builder::default();
+    if has_acl() {
+        builder = builder
+            .clang_arg("-DFLOODWAY_ACL")
+            .allowlist_function(ACL_FUNCTIONS)
+            .allowlist_type(ACL_TYPES)
+            .allowlist_var(ACL_VALUES);
+    }
+    let bindings = builder
         .header("c/shim.h")
         .clang_args(cflags)
         .use_core()
@@ -134,8 +154,9 @@ fn generate(cflags: &[String]) -> Result<(), String> {
         // Their bodies are never looked into, and FILE would pull in libc's.
         .blocklist_type("FILE|_IO_FILE")
         .raw_line("#[doc = \"C's `FILE`, opaque here.\"] pub type FILE = core::ffi::c_void;")
-        // Read and written through offsets that the C compiler gives: its anonymous unions differ between releases.
-        .opaque_type("rte_mbuf|rte_mempool")
+        // Read and written through offsets that the C compiler gives: its anonymous unions differ between releases. The rule
+        // of rte_acl has an array of no length.
+        .opaque_type("rte_mbuf|rte_mempool|rte_acl_rule")
         .default_enum_style(bindgen::EnumVariation::Consts)
         .prepend_enum_name(false)
         .generate_comments(false)

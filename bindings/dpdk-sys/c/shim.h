@@ -21,6 +21,9 @@
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
+#ifdef FLOODWAY_ACL
+#include <rte_acl.h>
+#endif
 
 enum {
 	SHIM_MBUF_BUF_ADDR = offsetof(struct rte_mbuf, buf_addr),

@@ -54,6 +54,8 @@
 //! moved::<dpdk::LcoreGuard>();
 //! ```
 
+#[cfg(feature = "acl")]
+mod acl;
 mod clock;
 mod eal;
 mod errno;
@@ -63,6 +65,8 @@ mod mempool;
 mod port;
 mod queue;
 
+#[cfg(feature = "acl")]
+pub use acl::{Acl, AclKey, AclRule};
 pub use clock::{tsc, tsc_hz};
 pub use dpdk_sys::VERSION;
 pub use eal::{Eal, EalBuilder, InitError};

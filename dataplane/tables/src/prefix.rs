@@ -152,20 +152,23 @@ mod tests {
 
     #[test]
     fn the_ends_of_lengths() {
-        assert_eq!((u32::MAX.first(0), 0.last(0), 7.first(32), 7.last(32)), (0, u32::MAX, 7, 7));
-        assert_eq!((u128::MAX.first(0), 0.last(0), 7.first(128), 7.last(128)), (0, u128::MAX, 7, 7));
+        assert_eq!((u32::MAX.first(0), 0_u32.last(0), 7_u32.first(32), 7_u32.last(32)), (0, u32::MAX, 7, 7));
+        assert_eq!(
+            (u128::MAX.first(0), 0_u128.last(0), 7_u128.first(128), 7_u128.last(128)),
+            (0, u128::MAX, 7, 7)
+        );
         assert_eq!(Prefix::new(0xffff_ffff_u32, 8), Prefix::new(0xff00_0000, 8));
         assert_eq!(Prefix::new(1_u32, 200).length(), 32);
-        assert_eq!((0_u32.with_bit(0), 0_u32.with_bit(31)), (0x8000_0000, 1));
+        assert_eq!((0_u32.with_bit(0), 0_u32.with_bit(31)), (0x8000_0000_u32, 1_u32));
     }
 
     #[test]
     fn an_exception_costs_a_prefix_for_each_bit() {
         let mut parts = Vec::new();
-        Prefix::<u32>::all().without(&[Prefix::new(0x0a00_0003, 32)], &mut parts);
+        Prefix::all().without(&[Prefix::new(0x0a00_0003_u32, 32)], &mut parts);
         assert_eq!(parts.len(), 32);
-        parts.clear();
-        Prefix::<u128>::all().without(&[Prefix::new(1, 128), Prefix::new(0, 128)], &mut parts);
+        let mut parts = Vec::new();
+        Prefix::all().without(&[Prefix::new(1_u128, 128), Prefix::new(0, 128)], &mut parts);
         assert_eq!(parts.len(), 127);
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Classifier, Dimension, FREE, GROUPS, Pair, Place, Rule, Tuple, TupleSet, hash, tag};
+use super::{Classifier, Dimension, FREE, Pair, Place, Rule, Tuple, WORDS_MAX, hash, tag};
 use crate::classifier::services::Services;
 use crate::lpm::Lpm;
 use crate::prefix::{Address, Prefix};
@@ -61,10 +61,11 @@ impl<A: Address> Classifier<A> {
         let number: BTreeMap<(u8, u8), u32> =
             (0..).zip(&tuples).map(|(number, tuple)| ((tuple.src_len, tuple.dst_len), number)).collect();
         let (pairs, services) = pairs(rules, &asked, &number)?;
-        let tuples_per_group = tuples.len().div_ceil(GROUPS).max(1);
+        let tuples_per_group = tuples.len().div_ceil(WORDS_MAX * 64).max(1);
+        let words = tuples.len().div_ceil(tuples_per_group).div_ceil(64);
         let sides = |side: fn(&Asked<A>) -> Prefix<A>| {
             let of = |asked: &Asked<A>| (side(asked), number[&asked.lengths()] as usize / tuples_per_group);
-            dimension(asked.iter().map(of).collect())
+            dimension(asked.iter().map(of).collect(), words)
         };
         let src = sides(|asked| Prefix::new(asked.src, asked.src_len));
         let dst = sides(|asked| Prefix::new(asked.dst, asked.dst_len));
@@ -72,6 +73,7 @@ impl<A: Address> Classifier<A> {
             src,
             dst,
             tuples: tuples.into(),
+            words,
             tuples_per_group,
             places: places(&pairs),
             pairs: pairs.into(),
@@ -150,23 +152,22 @@ fn add_run<A>(services: &mut Services, rules: &[Rule<A>], together: &[u32]) -> R
 }
 
 /// Prefixes of one side, each with the group of its tuple.
-fn dimension<A: Address>(mut sides: Vec<(Prefix<A>, usize)>) -> Dimension<A> {
+fn dimension<A: Address>(mut sides: Vec<(Prefix<A>, usize)>, words: usize) -> Dimension<A> {
     sides.sort_unstable();
     sides.dedup();
-    let mut prefixes = Vec::new();
-    let mut tuples = Vec::new();
-    for same in sides.chunk_by(|a, b| a.0 == b.0) {
-        let mut own = TupleSet::default();
-        same.iter().for_each(|(_, group)| own.insert(*group));
-        prefixes.push(same[0].0);
-        tuples.push(own);
+    let same = || sides.chunk_by(|a, b| a.0 == b.0);
+    let prefixes: Vec<Prefix<A>> = same().map(|same| same[0].0).collect();
+    let mut sets = vec![0; (prefixes.len() + 1) * words].into_boxed_slice();
+    for (set, same) in sets.chunks_exact_mut(words.max(1)).zip(same()) {
+        same.iter().for_each(|(_, group)| set[group / 64] |= 1 << (group % 64));
     }
     let lpm = Lpm::build_nested(&prefixes, |number, outer| {
-        if let Some(outer) = outer {
-            tuples[number as usize] = tuples[number as usize].either(tuples[outer as usize]);
+        for word in 0..words {
+            let around = outer.map_or(0, |outer| sets[outer as usize * words + word]);
+            sets[number as usize * words + word] |= around;
         }
     });
-    Dimension { lpm, tuples: tuples.into() }
+    Dimension { lpm, sets }
 }
 
 fn places<A: Address>(pairs: &[Pair<A>]) -> Box<[Place]> {

@@ -106,41 +106,24 @@ pub struct Shape {
     pub longest: usize,
 }
 
-/// Bits of a set of tuples.
-const GROUPS: usize = 256;
-
-/// A set of tuples. With more than [`GROUPS`] tuples a bit stands for several.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct TupleSet([u64; GROUPS / 64]);
-
-impl TupleSet {
-    fn insert(&mut self, group: usize) {
-        self.0[group / 64] |= 1 << (group % 64);
-    }
-
-    #[inline(always)]
-    fn both(self, other: Self) -> Self {
-        Self(core::array::from_fn(|word| self.0[word] & other.0[word]))
-    }
-
-    fn either(self, other: Self) -> Self {
-        Self(core::array::from_fn(|word| self.0[word] | other.0[word]))
-    }
-}
+/// Most words of a set of tuples.
+const WORDS_MAX: usize = 16;
 
 /// One address of the key: which tuples have a rule that holds it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Dimension<A> {
     lpm: Lpm<A>,
-    /// By the number of the prefix: the tuples of the prefix and of all around it.
-    tuples: Box<[TupleSet]>,
+    /// By the number of the prefix: the set of tuples of the prefix and of all around it; last an empty set. A set is a
+    /// bit for each group of tuples, [`Classifier::words`] words.
+    sets: Box<[u64]>,
 }
 
 impl<A: Address> Dimension<A> {
+    /// For each address where its set begins.
     #[inline(always)]
-    fn tuples_of<const N: usize>(&self, addresses: &[A; N]) -> [TupleSet; N] {
-        let numbers = self.lpm.longest_of(addresses);
-        numbers.map(|number| self.tuples.get(number as usize).copied().unwrap_or_default())
+    fn sets_of<const N: usize>(&self, addresses: &[A; N], words: usize) -> [usize; N] {
+        let none = self.sets.len() - words;
+        self.lpm.longest_of(addresses).map(|number| none.min(number as usize * words))
     }
 }
 
@@ -172,6 +155,9 @@ struct Place {
 
 const FREE: u32 = u32::MAX;
 
+/// After all rules.
+const NO_RULE: u32 = u32::MAX;
+
 /// Rules of one family, in the form in which packets are looked up. Never changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Classifier<A> {
@@ -179,7 +165,9 @@ pub struct Classifier<A> {
     dst: Dimension<A>,
     /// Those with the earliest rules first.
     tuples: Box<[Tuple]>,
-    /// Tuples that share one bit of a set.
+    /// Words of a set of tuples, at most [`WORDS_MAX`].
+    words: usize,
+    /// Tuples that share one bit of a set; one, unless there are more than the bits of [`WORDS_MAX`] words.
     tuples_per_group: usize,
     /// A power of two, more than half of them free.
     places: Box<[Place]>,
@@ -194,9 +182,9 @@ impl<A: Address> Classifier<A> {
     /// The number of the first rule, from `from` on, that matches.
     #[inline]
     pub fn first(&self, key: &Key<A>, from: u32) -> Option<u32> {
-        let [src] = self.src.tuples_of(&[key.src]);
-        let [dst] = self.dst.tuples_of(&[key.dst]);
-        self.first_among(src.both(dst), key, from)
+        let [src] = self.src.sets_of(&[key.src], self.words);
+        let [dst] = self.dst.sets_of(&[key.dst], self.words);
+        self.first_among(src, dst, key, from)
     }
 
     /// The first rule that matches each key, in the order of the keys; their cache misses overlap. `found` is as long
@@ -209,52 +197,53 @@ impl<A: Address> Classifier<A> {
                 }
                 continue;
             };
-            let src = self.src.tuples_of(&keys.each_ref().map(|key| key.src));
-            let dst = self.dst.tuples_of(&keys.each_ref().map(|key| key.dst));
-            let sets: [TupleSet; LANES] = core::array::from_fn(|lane| src[lane].both(dst[lane]));
-            for (set, key) in sets.iter().zip(keys) {
-                self.prefetch_first(*set, key);
+            let src = self.src.sets_of(&keys.each_ref().map(|key| key.src), self.words);
+            let dst = self.dst.sets_of(&keys.each_ref().map(|key| key.dst), self.words);
+            for lane in 0..LANES {
+                self.prefetch_first(src[lane], dst[lane], &keys[lane]);
             }
-            for ((set, key), found) in sets.iter().zip(keys).zip(found) {
-                *found = self.first_among(*set, key, 0);
+            for lane in 0..LANES {
+                found[lane] = self.first_among(src[lane], dst[lane], &keys[lane], 0);
             }
         }
     }
 
-    /// Asks for the place of the first tuple of the set.
+    /// The groups of tuples in both sets, the earliest first.
     #[inline(always)]
-    fn prefetch_first(&self, set: TupleSet, key: &Key<A>) {
-        let first = set.0.iter().position(|bits| *bits != 0);
-        let group = first.map_or(0, |word| word * 64 + set.0[word].trailing_zeros() as usize);
+    fn groups(&self, src: usize, dst: usize) -> impl Iterator<Item = usize> {
+        let src = &self.src.sets[src..src + self.words];
+        let dst = &self.dst.sets[dst..dst + self.words];
+        let both = src.iter().zip(dst).map(|(src, dst)| src & dst);
+        both.enumerate().flat_map(|(word, bits)| Bits(bits).map(move |bit| word * 64 + bit))
+    }
+
+    /// Asks for the place of the first tuple in both sets.
+    #[inline(always)]
+    fn prefetch_first(&self, src: usize, dst: usize, key: &Key<A>) {
+        let Some(group) = self.groups(src, dst).next() else { return };
         let number = group * self.tuples_per_group;
-        if let Some(tuple) = self.tuples.get(number) {
-            let hash = hash(number as u32, key.src.first(tuple.src_len), key.dst.first(tuple.dst_len));
-            prefetch_read(&self.places[hash as usize & (self.places.len() - 1)]);
-        }
+        let tuple = &self.tuples[number];
+        let hash = hash(number as u32, key.src.first(tuple.src_len), key.dst.first(tuple.dst_len));
+        prefetch_read(&self.places[hash as usize & (self.places.len() - 1)]);
     }
 
     #[inline(always)]
-    fn first_among(&self, set: TupleSet, key: &Key<A>, from: u32) -> Option<u32> {
-        let mut found = u32::MAX;
-        'set: for (word, mut bits) in set.0.into_iter().enumerate() {
-            while bits != 0 {
-                let group = word * 64 + bits.trailing_zeros() as usize;
-                bits &= bits - 1;
-                let start = group * self.tuples_per_group;
-                let end = self.tuples.len().min(start + self.tuples_per_group);
-                for number in start..end {
-                    let tuple = &self.tuples[number];
-                    if tuple.earliest >= found {
-                        break 'set;
-                    }
-                    let (src, dst) = (key.src.first(tuple.src_len), key.dst.first(tuple.dst_len));
-                    if let Some(pair) = self.pair(number as u32, src, dst) {
-                        found = self.services.first(pair.start, pair.len, key, from..found);
-                    }
+    fn first_among(&self, src: usize, dst: usize, key: &Key<A>, from: u32) -> Option<u32> {
+        let mut found = NO_RULE;
+        'tuples: for group in self.groups(src, dst) {
+            let start = group * self.tuples_per_group;
+            for number in start..self.tuples.len().min(start + self.tuples_per_group) {
+                let tuple = &self.tuples[number];
+                if tuple.earliest >= found {
+                    break 'tuples;
+                }
+                let (src, dst) = (key.src.first(tuple.src_len), key.dst.first(tuple.dst_len));
+                if let Some(pair) = self.pair(number as u32, src, dst) {
+                    found = self.services.first(pair.start, pair.len, key, from..found);
                 }
             }
         }
-        (found != u32::MAX).then_some(found)
+        (found != NO_RULE).then_some(found)
     }
 
     #[inline(always)]
@@ -269,7 +258,7 @@ impl<A: Address> Classifier<A> {
             }
             if place.tag == tag(hash) {
                 let pair = &self.pairs[place.pair as usize];
-                if pair.src == src && pair.dst == dst && pair.tuple == tuple {
+                if (pair.src, pair.dst, pair.tuple) == (src, dst, tuple) {
                     return Some(pair);
                 }
             }
@@ -291,12 +280,26 @@ impl<A: Address> Classifier<A> {
     pub fn memory_bytes(&self) -> usize {
         let dimensions = [&self.src, &self.dst];
         let dimensions =
-            dimensions.map(|dimension| dimension.lpm.memory_bytes() + size_of_val(&*dimension.tuples));
+            dimensions.map(|dimension| dimension.lpm.memory_bytes() + size_of_val(&*dimension.sets));
         dimensions.iter().sum::<usize>()
             + size_of_val(&*self.tuples)
             + size_of_val(&*self.places)
             + size_of_val(&*self.pairs)
             + self.services.memory_bytes()
+    }
+}
+
+/// The bits that are set, by number.
+struct Bits(u64);
+
+impl Iterator for Bits {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        let bit = self.0.trailing_zeros();
+        self.0 &= self.0.wrapping_sub(1);
+        (bit < u64::BITS).then_some(bit as usize)
     }
 }
 
@@ -307,9 +310,8 @@ fn hash<A: Address>(tuple: u32, src: A, dst: A) -> u64 {
         let product = u128::from(a) * u128::from(b);
         (product >> 64) as u64 ^ product as u64
     };
-    let src = src.fold() ^ 0xa076_1d64_78bd_642f;
-    let dst = dst.fold() ^ 0xe703_7ed1_a0b4_28db ^ u64::from(tuple) << 33;
-    product(product(src, 0x8ebc_6af0_9c88_c6e3) ^ dst, 0x5899_65cc_7537_4cc3)
+    let word = src.fold().wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ dst.fold() ^ u64::from(tuple) << 40;
+    product(word, 0xa076_1d64_78bd_642f)
 }
 
 #[inline(always)]
