@@ -64,7 +64,9 @@ impl Editor<'_> {
     /// Publishes another policy.
     pub fn apply(&mut self, texts: &[&str]) {
         *self.program = Arc::new(compile_texts(texts, Some(self.program)));
-        self.publisher.publish(Box::new(build(self.program, self.facts)));
+        let known = self.publisher.current().rules();
+        let tables = Tables::build_knowing(self.program.clone(), self.facts, known);
+        self.publisher.publish(Box::new(tables.expect("tables of a sound program")));
     }
 }
 
@@ -91,7 +93,8 @@ impl Rig {
         let queues = usize::from(crew.queues());
         let port = |_| memory::queues(&pool, DEPTH, queues, Arc::default());
         let (ports, wires): (Vec<_>, Vec<_>) = (0..count).map(port).unzip();
-        let mut publisher = Publisher::new(Box::new(build(&program, &facts)));
+        let tables = Tables::build(program.clone(), &facts).expect("tables of a sound program");
+        let mut publisher = Publisher::new(Box::new(tables));
         let board = Arc::new(SharedWords::new(limit::VTEPS));
         let layout = Layout::new(crew.workers, vec![crew.queues(); count]);
         let mut queues: Vec<Vec<_>> =
@@ -364,8 +367,4 @@ pub fn compile_texts(texts: &[&str], previous: Option<&Program>) -> Program {
     let parsed = policy::parse(&sources).unwrap_or_else(|errors| panic!("{errors}"));
     let compiled = compile::compile(&parsed.policy, previous).unwrap_or_else(|errors| panic!("{errors}"));
     compiled.program
-}
-
-fn build(program: &Arc<Program>, facts: &[Facts]) -> Tables {
-    Tables::build(program.clone(), facts).expect("tables of a sound program")
 }

@@ -71,6 +71,7 @@ fn status(status: &Status) -> String {
         ),
     };
     let total = |count: fn(&WorkerReport) -> u64| report.workers.iter().map(count).sum::<u64>();
+    let scanned = report.workers.iter().map(|worker| worker.scanned_lists).max().unwrap_or(0);
     let program_line = match program.generation {
         0 => "the empty program, which drops everything".into(),
         generation => format!("generation {generation}, digest {}", program.digest),
@@ -92,6 +93,7 @@ fn status(status: &Status) -> String {
                 .saturating_sub(total(|w| w.taken_over))
                 .to_string(),
         ),
+        ("scanned", plural(scanned as usize, "rule list")),
     ]);
     let line = |(name, value): &(&str, String)| {
         format!("{name:10}{}\n", if value.is_empty() { "-" } else { value.as_str() })
@@ -252,6 +254,7 @@ fn workers(workers: &[WorkerReport]) -> String {
         number("HELD"),
         number("DATAGRAMS"),
         number("UNFINISHED"),
+        number("SCANNED-LISTS"),
     ];
     let row = |worker: &WorkerReport| {
         [
@@ -269,6 +272,7 @@ fn workers(workers: &[WorkerReport]) -> String {
             worker.held,
             worker.datagrams,
             worker.unfinished,
+            worker.scanned_lists,
         ]
         .iter()
         .map(ToString::to_string)

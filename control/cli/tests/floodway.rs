@@ -256,6 +256,7 @@ hits      180
 misses    20
 uncached  0
 held      4
+scanned   0 rule lists
 "
     );
     // When it was applied is another time at each run.
@@ -318,9 +319,9 @@ p/red.yaml:30  accept   -          red0        any       10.1.0.20/32
         (
             &["workers"],
             "\
-WORKER  GENERATION  POLLS  IDLE-POLLS  FLOWS  FLOW-CAPACITY  HITS  MISSES  UNCACHED  TAKEN-OVER  HANDED-OVER  HELD  DATAGRAMS  UNFINISHED
-     0           1   1000         250      3          65536    90      10         0          30           32     0          0           0
-     1           1   1000         250      3          65536    90      10         0          30           32     0          0           0
+WORKER  GENERATION  POLLS  IDLE-POLLS  FLOWS  FLOW-CAPACITY  HITS  MISSES  UNCACHED  TAKEN-OVER  HANDED-OVER  HELD  DATAGRAMS  UNFINISHED  SCANNED-LISTS
+     0           1   1000         250      3          65536    90      10         0          30           32     0          0           0              0
+     1           1   1000         250      3          65536    90      10         0          30           32     0          0           0              0
 ",
         ),
     ];

@@ -72,6 +72,8 @@ pub enum Gauge {
     Datagrams,
     /// Datagrams whose time was over before they were complete.
     Unfinished,
+    /// Lists of rules that are gone through one rule after the other, since they are too large to be compiled.
+    ScannedLists,
 }
 
 /// What became of a log line that a rule asked for.

@@ -83,10 +83,21 @@ impl From<DropReason> for Refused {
     }
 }
 
-impl Program {
+/// Who answers what the judge asks: the program itself, which goes through its lists one by one and is the reference, or
+/// what a data plane has made of it to be fast, which must say the same.
+pub trait Answers {
+    /// The program that is asked.
+    fn program(&self) -> &Program;
+
+    /// Where packets of a tenant of this program to `address` go: as [`Tenant::locate`].
+    fn locate(&self, tenant: &Tenant, address: IpAddr) -> Option<(Place, Mac)>;
+
+    /// What the rules of a list say: as [`Program::decide`].
+    fn decide(&self, list: RuleListId, peer: IpAddr, service: Service) -> Decision;
+
     /// Judges a flow as the one that opens it: source, destination, rules of both ends as far as they are here.
     /// Replies are the flow table's matter.
-    pub fn judge(&self, flow: &Flow) -> Result<Allowed, Refused> {
+    fn judge(&self, flow: &Flow) -> Result<Allowed, Refused> {
         let way = self.way(flow)?;
         let egress = way.egress.map(|list| ask(self.decide(list, flow.dst, flow.service))).transpose()?;
         let ingress = way.ingress.map(|list| ask(self.decide(list, flow.src, flow.service))).transpose()?;
@@ -107,8 +118,9 @@ impl Program {
     }
 
     /// The way of a flow whose addresses are what they claim to be.
-    pub fn way(&self, flow: &Flow) -> Result<Way, DropReason> {
-        let tenant = self.tenant(flow.tenant).ok_or(DropReason::NoTenant)?;
+    fn way(&self, flow: &Flow) -> Result<Way, DropReason> {
+        let program = self.program();
+        let tenant = program.tenant(flow.tenant).ok_or(DropReason::NoTenant)?;
         if is_martian(flow.src) || flow.src == flow.dst {
             return Err(DropReason::Martian);
         }
@@ -118,9 +130,9 @@ impl Program {
         if flow.is_rogue_dhcp() {
             return Err(DropReason::RogueDhcp);
         }
-        let (place, dst_mac) = tenant.locate(flow.dst).ok_or(DropReason::NoRoute)?;
+        let (place, dst_mac) = self.locate(tenant, flow.dst).ok_or(DropReason::NoRoute)?;
         let egress = match flow.ingress {
-            Ingress::Port(port) => Some(self.port(port).ok_or(DropReason::NoTenant)?.egress),
+            Ingress::Port(port) => Some(program.port(port).ok_or(DropReason::NoTenant)?.egress),
             Ingress::Vtep(_) => None,
         };
         let ingress = match place {
@@ -128,29 +140,53 @@ impl Program {
             _ if flow.ingress == Ingress::from(place) => return Err(DropReason::NoRoute),
             Place::Vtep(_) if egress.is_none() => return Err(DropReason::NoRoute),
             Place::Vtep(_) => None,
-            Place::Port(port) => Some(self.port(port).ok_or(DropReason::NoRoute)?.ingress),
+            Place::Port(port) => Some(program.port(port).ok_or(DropReason::NoRoute)?.ingress),
         };
         Ok(Way { place, dst_mac, egress, ingress })
     }
 
     /// True when a packet that comes in there may have that source address.
-    pub fn is_genuine(&self, tenant: &Tenant, ingress: Ingress, src: IpAddr) -> bool {
+    fn is_genuine(&self, tenant: &Tenant, ingress: Ingress, src: IpAddr) -> bool {
         match ingress {
-            Ingress::Port(port) => self.owns(port, src),
-            Ingress::Vtep(_) => tenant.is_behind(ingress, src),
+            Ingress::Port(port) => self.program().owns(port, src),
+            Ingress::Vtep(_) => self.is_behind(tenant, ingress, src),
         }
+    }
+
+    /// True when that is where the address lives.
+    fn is_behind(&self, tenant: &Tenant, ingress: Ingress, address: IpAddr) -> bool {
+        self.locate(tenant, address).is_some_and(|(place, _)| Ingress::from(place) == ingress)
+    }
+}
+
+impl Answers for Program {
+    fn program(&self) -> &Program {
+        self
+    }
+
+    fn locate(&self, tenant: &Tenant, address: IpAddr) -> Option<(Place, Mac)> {
+        tenant.locate(address)
+    }
+
+    fn decide(&self, list: RuleListId, peer: IpAddr, service: Service) -> Decision {
+        Self::decide(self, list, peer, service)
+    }
+}
+
+impl Program {
+    /// [`Answers::judge`] of the program itself.
+    pub fn judge(&self, flow: &Flow) -> Result<Allowed, Refused> {
+        Answers::judge(self, flow)
+    }
+
+    /// [`Answers::way`] of the program itself.
+    pub fn way(&self, flow: &Flow) -> Result<Way, DropReason> {
+        Answers::way(self, flow)
     }
 
     /// True when a port may send from that address.
     pub fn owns(&self, port: PortId, address: IpAddr) -> bool {
         self.port(port).is_some_and(|port| port.addresses.contains(&address))
-    }
-}
-
-impl Tenant {
-    /// True when that is where the address lives.
-    pub fn is_behind(&self, ingress: Ingress, address: IpAddr) -> bool {
-        self.locate(address).is_some_and(|(place, _)| Ingress::from(place) == ingress)
     }
 }
 

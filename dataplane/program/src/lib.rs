@@ -13,14 +13,15 @@ mod rules;
 mod topology;
 
 pub use drops::DropReason;
-pub use flow::{Allowed, Flow, Ingress, Refused, Way};
+pub use flow::{Allowed, Answers, Flow, Ingress, Refused, Way};
 pub use ids::{Generation, PortId, RuleId, RuleListId, TenantId, Vni, VtepId};
 pub use report::{
     DropCount, FlowRecord, LogCount, NeighbourReport, PortReport, Report, TenantReport, Traffic, WorkerReport,
 };
 pub use rule_sets::{PlacedSet, RuleSet, RuleSets};
 pub use rules::{
-    Decision, Mismatch, Origin, PeerBlock, PortRange, QpRange, Rule, Service, ServiceMatch, Tier, Verdict,
+    Asking, Decision, Mismatch, Origin, PeerBlock, PortRange, QpRange, Rule, Service, ServiceMatch, Tier,
+    Verdict,
 };
 pub use topology::{
     Connections, Device, DscpMode, Endpoint, MidStream, Place, Port, Route, Tenant, Uplink, Vtep, Windows,

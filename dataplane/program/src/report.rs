@@ -53,6 +53,8 @@ pub struct WorkerReport {
     pub datagrams: u64,
     /// Datagrams so far whose other fragments did not come in time.
     pub unfinished: u64,
+    /// Lists of rules that misses go through one rule after the other, since they are too large to be compiled.
+    pub scanned_lists: u64,
 }
 
 /// Packets and bytes, both ways. Bytes are those of Ethernet frames without FCS.

@@ -66,25 +66,55 @@ impl Decision {
         peer: IpAddr,
         service: Service,
     ) -> Self {
-        let mut left: Option<Tier> = None; // rules up to this tier are done
-        let mut perhaps_left: Option<Tier> = None; // a fragment may belong to what this tier has passed on
-        let mut accepted: Option<RuleId> = None; // by a tier that has perhaps been left before
+        let mut asking = Asking::default();
         for (id, rule) in rules {
-            if left.is_some_and(|left| rule.tier <= left) || !rule.matches(peer, service) {
-                continue;
-            }
-            match rule.verdict {
-                Verdict::Deny => return Self { verdict: Verdict::Deny, rule: Some(id) },
-                Verdict::Pass if rule.is_certain(service) => left = Some(rule.tier),
-                Verdict::Pass => perhaps_left = Some(rule.tier),
-                Verdict::Accept if perhaps_left == Some(rule.tier) => {
-                    accepted = accepted.or(Some(id));
-                    left = Some(rule.tier);
-                }
-                Verdict::Accept => return Self { verdict: Verdict::Accept, rule: accepted.or(Some(id)) },
+            if !asking.is_done_with(rule.tier)
+                && rule.matches(peer, service)
+                && let Some(decision) = asking.hear(id, rule, service)
+            {
+                return decision;
             }
         }
-        Self { verdict: Verdict::Deny, rule: None }
+        Self::DEFAULT
+    }
+
+    /// What holds when no rule has decided.
+    pub const DEFAULT: Self = Self { verdict: Verdict::Deny, rule: None };
+}
+
+/// A list that is being asked: what the rules that match, heard one after the other, come to. [`Decision::among`] finds
+/// them by looking at all; whoever finds them faster hears them here all the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Asking {
+    /// Rules up to this tier are done.
+    left: Option<Tier>,
+    /// A fragment may belong to what this tier has passed on.
+    perhaps_left: Option<Tier>,
+    /// By a tier that has perhaps been left before.
+    accepted: Option<RuleId>,
+}
+
+impl Asking {
+    /// True when rules of that tier have no more to say.
+    pub fn is_done_with(&self, tier: Tier) -> bool {
+        self.left.is_some_and(|left| tier <= left)
+    }
+
+    /// Hears the next rule that matches, of a tier that is not done with; the decision, when it is one.
+    pub fn hear(&mut self, id: RuleId, rule: &Rule, service: Service) -> Option<Decision> {
+        match rule.verdict {
+            Verdict::Deny => return Some(Decision { verdict: Verdict::Deny, rule: Some(id) }),
+            Verdict::Pass if rule.is_certain(service) => self.left = Some(rule.tier),
+            Verdict::Pass => self.perhaps_left = Some(rule.tier),
+            Verdict::Accept if self.perhaps_left == Some(rule.tier) => {
+                self.accepted = self.accepted.or(Some(id));
+                self.left = Some(rule.tier);
+            }
+            Verdict::Accept => {
+                return Some(Decision { verdict: Verdict::Accept, rule: self.accepted.or(Some(id)) });
+            }
+        }
+        None
     }
 }
 
@@ -299,6 +329,12 @@ impl PeerBlock {
 }
 
 impl ServiceMatch {
+    /// True when a rule of that verdict which asks for this speaks of such a packet, whoever its far side is: see
+    /// [`Rule::matches`].
+    pub fn matches(self, service: Service, verdict: Verdict) -> bool {
+        self.mismatch(service, verdict).is_none()
+    }
+
     fn mismatch(self, service: Service, verdict: Verdict) -> Option<Mismatch> {
         let (holds, otherwise) = match (self, service) {
             (Self::Tcp(range), Service::Tcp(port))
@@ -321,7 +357,8 @@ impl ServiceMatch {
         if holds { None } else { Some(otherwise) }
     }
 
-    const fn protocol(self) -> u8 {
+    /// The IP protocol number.
+    pub const fn protocol(self) -> u8 {
         match self {
             Self::Tcp(_) => 6,
             Self::Udp(_) | Self::Roce(_) => 17,

@@ -71,7 +71,7 @@ fn host_bits<A: HostBits>(len: u8) -> A {
     A::host_bits(len)
 }
 
-address!(u32, |address| u64::from(address));
+address!(u32, u64::from);
 address!(u128, |address: u128| (address >> 64) as u64 ^ (address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
 
 /// The addresses that agree in their upper `len` bits. Ordered by lowest address, wider ones first.

@@ -3,7 +3,7 @@
 //! A pure function of tables and key: the data plane, a re-decision after a swap, and a listing of flows with their
 //! rules all ask here.
 
-use program::{DropReason, Ingress, Place, Refused, RuleId, TenantId};
+use program::{Answers, DropReason, Ingress, Place, Refused, RuleId, TenantId};
 use tables::flow::FlowKey;
 use wire::Mac;
 
@@ -29,9 +29,9 @@ impl Allowed {
     }
 }
 
-/// Judges a flow as the one that opens it, by [`program::Program::judge`]. Replies are the flow table's matter.
+/// Judges a flow as the one that opens it, as [`program::Program::judge`]. Replies are the flow table's matter.
 pub fn decide(tables: &Tables, key: &FlowKey) -> Result<Allowed, Refused> {
-    let allowed = tables.program.judge(&key::flow(key))?;
+    let allowed = tables.judge(&key::flow(key))?;
     Ok(Allowed { target: target(tables, key, allowed.place)?, dst_mac: allowed.dst_mac, rule: allowed.rule })
 }
 
@@ -54,13 +54,13 @@ pub fn opener(tables: &Tables, key: &FlowKey) -> Option<FlowKey> {
 /// The key of the same flow's packets in the other direction; `None` where that cannot be told.
 pub fn reverse(tables: &Tables, key: &FlowKey) -> Option<FlowKey> {
     let tenant = tables.program.tenant(TenantId(key.tenant))?;
-    let ingress = Ingress::from(tenant.locate(key::dst(key))?.0);
+    let ingress = Ingress::from(tables.locate(tenant, key::dst(key))?.0);
     key::mirror(key, ingress)
 }
 
 /// Where a reply goes: as [`decide`] says, but for the rules, which its opener has passed.
 pub fn deliver_reply(tables: &Tables, key: &FlowKey) -> Result<Allowed, Refused> {
-    let way = tables.program.way(&key::flow(key))?;
+    let way = tables.way(&key::flow(key))?;
     Ok(Allowed { target: target(tables, key, way.place)?, dst_mac: way.dst_mac, rule: None })
 }
 
@@ -74,12 +74,12 @@ pub fn is_for_gateway(tables: &Tables, key: &FlowKey) -> bool {
 /// True when an ICMP error came in where the packet that it quotes went out.
 pub fn came_back(tables: &Tables, error: &FlowKey, quoted: &FlowKey) -> bool {
     let tenant = tables.program.tenant(TenantId(error.tenant));
-    tenant.is_some_and(|tenant| tenant.is_behind(key::ingress(error), key::dst(quoted)))
+    tenant.is_some_and(|tenant| tables.is_behind(tenant, key::ingress(error), key::dst(quoted)))
 }
 
 /// Completes the key of a quoted packet: it came in where its source lives.
 pub fn place_sender(tables: &Tables, quoted: &FlowKey) -> Option<FlowKey> {
     let tenant = tables.program.tenant(TenantId(quoted.tenant))?;
-    let ingress = Ingress::from(tenant.locate(key::src(quoted))?.0);
+    let ingress = Ingress::from(tables.locate(tenant, key::src(quoted))?.0);
     Some(key::entering(quoted, ingress))
 }

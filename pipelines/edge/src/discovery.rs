@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use engine::Io;
 use packet::{Backend, Buf};
-use program::{DropReason, Ingress, Place, Tenant};
+use program::{Answers, DropReason, Ingress, Place, Tenant};
 use wire::{Mac, build};
 
 use crate::classify::mac_at;
@@ -121,8 +121,8 @@ fn is_genuine(tables: &Tables, tenant: &Tenant, ingress: Ingress, address: IpAdd
             tenant.endpoints.iter().any(|endpoint| endpoint.place == Place::Vtep(vtep) && endpoint.mac == mac)
         }
         Ingress::Vtep(_) => {
-            tenant.is_behind(ingress, address)
-                && tenant.locate(address).is_some_and(|(_, owner)| owner == mac)
+            tables.is_behind(tenant, ingress, address)
+                && tables.locate(tenant, address).is_some_and(|(_, owner)| owner == mac)
         }
     }
 }
@@ -131,7 +131,7 @@ fn is_genuine(tables: &Tables, tenant: &Tenant, ingress: Ingress, address: IpAdd
 fn is_own(tables: &Tables, tenant: &Tenant, ingress: Ingress, address: IpAddr) -> bool {
     match ingress {
         Ingress::Port(port) => tables.program.owns(port, address),
-        Ingress::Vtep(_) => tenant.is_behind(ingress, address),
+        Ingress::Vtep(_) => tables.is_behind(tenant, ingress, address),
     }
 }
 

@@ -24,11 +24,13 @@ mod log;
 mod nd;
 mod next_hops;
 mod record;
+mod rules;
 mod special;
 mod state;
 mod steer;
 mod tables;
 mod underlay;
+mod whereabouts;
 
 use std::sync::Arc;
 
@@ -46,6 +48,7 @@ pub use decide::{Allowed, decide};
 pub use log::{LINES_AT_ONCE, LINES_PER_SECOND, Log, LogRecord};
 pub use next_hops::mac_of_word;
 pub use record::Record;
+pub use rules::Rules;
 pub use tables::{BuildError, Facts, Tables};
 
 use lanes::Lanes;
@@ -152,6 +155,7 @@ impl<B: Backend> Pipeline<B> for Edge {
         }
         self.next_hops.adopt(tables);
         io.ledger.set(Gauge::Generation, u64::from(tables.generation().0));
+        io.ledger.set(Gauge::ScannedLists, tables.rules().scanned() as u64);
         io.ledger.set(Gauge::FlowCapacity, self.flows.capacity() as u64);
     }
 

@@ -5,10 +5,15 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use program::{DscpMode, Generation, PortId, Program, Tenant, TenantId, Uplink, VtepId};
+use program::{
+    Answers, Decision, DscpMode, Generation, Place, PortId, Program, RuleListId, Service, Tenant, TenantId,
+    Uplink, VtepId,
+};
 use wire::{Mac, vxlan};
 
 use crate::action::MAX_TUNNELS;
+use crate::rules::Rules;
+use crate::whereabouts::Whereabouts;
 
 /// What is known of an opened device, by its [`PortId`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +27,9 @@ pub struct Tables {
     /// What it was built from; reports and explanations read it.
     pub program: Arc<Program>,
     generation: Generation,
+    rules: Rules,
+    /// The index is the [`TenantId`].
+    whereabouts: Vec<Option<Whereabouts>>,
     pub(crate) ports: Vec<PortView>,
     pub(crate) uplink: Option<UplinkView>,
     pub(crate) tunnels: Vec<Tunnel>,
@@ -113,6 +121,11 @@ pub enum BuildError {
 impl Tables {
     /// Builds the tables of `program` for devices of which `facts` are known.
     pub fn build(program: Arc<Program>, facts: &[Facts]) -> Result<Self, BuildError> {
+        Self::build_knowing(program, facts, &Rules::default())
+    }
+
+    /// The same; rules that are those of `known`, of an earlier program, are not compiled again.
+    pub fn build_knowing(program: Arc<Program>, facts: &[Facts], known: &Rules) -> Result<Self, BuildError> {
         if program.devices.len() > facts.len() {
             return Err(BuildError::Devices { named: program.devices.len(), opened: facts.len() });
         }
@@ -125,6 +138,8 @@ impl Tables {
             vnis: program.tenants.iter().flatten().map(|tenant| (tenant.vni.0, tenant.id)).collect(),
             vteps: vtep_ids(&program),
             generation: program.generation,
+            rules: Rules::compile(&program, known),
+            whereabouts: program.tenants.iter().map(|tenant| tenant.as_ref().map(Whereabouts::of)).collect(),
             program: program.clone(),
         };
         for tenant in program.tenants.iter().flatten() {
@@ -146,6 +161,8 @@ impl Tables {
             vnis: HashMap::default(),
             vteps: HashMap::default(),
             generation: program.generation,
+            rules: Rules::default(),
+            whereabouts: Vec::new(),
             program,
         }
     }
@@ -153,6 +170,11 @@ impl Tables {
     /// The generation that entries are stamped with.
     pub fn generation(&self) -> Generation {
         self.generation
+    }
+
+    /// The compiled rules, for the tables of the next program.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
     }
 
     pub(crate) fn port(&self, id: PortId) -> Option<&PortView> {
@@ -173,8 +195,8 @@ impl Tables {
 
     fn add_tunnels(&mut self, tenant: &Tenant) -> Result<(), BuildError> {
         let places = tenant.endpoints.iter().filter_map(|endpoint| match endpoint.place {
-            program::Place::Vtep(vtep) => Some(vtep),
-            program::Place::Port(_) => None,
+            Place::Vtep(vtep) => Some(vtep),
+            Place::Port(_) => None,
         });
         for vtep in places.chain(tenant.routes.iter().map(|route| route.vtep)) {
             if self.tunnel_of.contains_key(&(tenant.id, vtep)) {
@@ -208,6 +230,21 @@ impl Tables {
         let uplink_mtu = self.program.devices.get(usize::from(uplink.port.0)).map_or(0, |device| device.mtu);
         let mtu = uplink_mtu.saturating_sub(template.overhead() as u16);
         Some(Tunnel { template, vtep, tenant: tenant.id, gateway_mac: tenant.gateway_mac, mtu })
+    }
+}
+
+/// As the program itself answers, without going through its lists.
+impl Answers for Tables {
+    fn program(&self) -> &Program {
+        &self.program
+    }
+
+    fn locate(&self, tenant: &Tenant, address: IpAddr) -> Option<(Place, Mac)> {
+        self.whereabouts.get(usize::from(tenant.id.0))?.as_ref()?.locate(address)
+    }
+
+    fn decide(&self, list: RuleListId, peer: IpAddr, service: Service) -> Decision {
+        self.rules.decide(&self.program, list, peer, service)
     }
 }
 

@@ -162,6 +162,7 @@ impl Plane {
             held: ledger.gauge(Gauge::Held),
             datagrams: ledger.gauge(Gauge::Datagrams),
             unfinished: ledger.gauge(Gauge::Unfinished),
+            scanned_lists: ledger.gauge(Gauge::ScannedLists),
         };
         self.ledgers.iter().enumerate().map(report).collect()
     }
@@ -232,7 +233,8 @@ impl DataPlane for Plane {
     fn publish(&self, program: Program) -> Result<Published, PublishError> {
         let generation = program.generation;
         let program = Arc::new(program);
-        let tables = Tables::build(program.clone(), &self.facts);
+        let known = self.publisher().current().rules().clone();
+        let tables = Tables::build_knowing(program.clone(), &self.facts, &known);
         let tables = tables.map_err(|error| PublishError::Rejected { reason: error.to_string() })?;
         self.programs.add(program);
         let start = Instant::now();

@@ -176,6 +176,7 @@ impl Fake {
             held: 0,
             datagrams: 0,
             unfinished: 0,
+            scanned_lists: 0,
         }
     }
 }

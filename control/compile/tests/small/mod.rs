@@ -1,7 +1,7 @@
 //! Small programs and questions about them. Every boundary of theirs lies among a few addresses and services, so that
 //! these few are representatives of all.
 
-use std::net::IpAddr;
+use std::{cmp::Reverse, net::IpAddr};
 
 use compile::verify::{End, Expect, Question};
 use ipnet::IpNet;
@@ -122,9 +122,10 @@ fn tenant(ports: Vec<u16>) -> impl Strategy<Value = Tenant> {
         mac: Mac([2, 0, 0, 0, 0, 2]),
         vtep: VtepId(vtep),
     });
-    (vec(endpoint, 0..6), vec(route, 0..3)).prop_map(|(mut endpoints, routes)| {
+    (vec(endpoint, 0..6), vec(route, 0..3)).prop_map(|(mut endpoints, mut routes)| {
         endpoints.sort_by_key(|endpoint| endpoint.address);
         endpoints.dedup_by_key(|endpoint| endpoint.address);
+        routes.sort_by_key(|route| (Reverse(route.prefix.prefix_len()), route.prefix));
         Tenant {
             id: TenantId(0),
             name: "t".into(),

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use super::{Classifier, Dimension, FREE, Pair, Place, Rule, Tuple, WORDS_MAX, hash, tag};
+use super::{Classifier, Dimension, FREE, Pair, Place, Rule, Service, Tuple, WORDS_MAX, hash, tag};
 use crate::classifier::services::Services;
 use crate::lpm::Lpm;
 use crate::prefix::{Address, Prefix};
 
 /// Most pairs of prefixes of all rules of a classifier.
-pub const PAIRS_MAX: usize = 1 << 22;
+pub const PAIRS_MAX: usize = 1 << 20;
 
 /// Most services of a classifier, those that pairs share counted once.
-pub const SERVICES_MAX: usize = 1 << 23;
+pub const SERVICES_MAX: usize = 1 << 21;
 
 /// The rules are more than one classifier takes: ask them one by one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,7 +54,7 @@ impl<A: Address> Asked<A> {
 }
 
 impl<A: Address> Classifier<A> {
-    /// The classifier of these rules, each known by its index. A span whose first is above its last is not to be given.
+    /// The classifier of these rules, each known by its index.
     pub fn build(rules: &[Rule<A>]) -> Result<Self, TooLarge> {
         let asked = sorted(rules)?;
         let tuples = tuples(&asked);
@@ -146,7 +146,10 @@ fn add_run<A>(services: &mut Services, rules: &[Rule<A>], together: &[u32]) -> R
         if services.len() + asked.len() > SERVICES_MAX {
             return Err(TooLarge::Services);
         }
-        asked.iter().for_each(|service| services.push(service, number));
+        let span = |service: &&Service| {
+            service.src_ports.first <= service.src_ports.last && service.values.first <= service.values.last
+        };
+        asked.iter().filter(span).for_each(|service| services.push(service, number));
     }
     Ok((start as u32, (services.len() - start) as u32))
 }

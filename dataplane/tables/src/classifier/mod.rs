@@ -31,7 +31,7 @@ use services::Services;
 
 pub use build::{PAIRS_MAX, SERVICES_MAX, TooLarge};
 
-/// An inclusive range.
+/// An inclusive range; nothing is in one whose first is above its last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span<T> {
     /// Lowest.

@@ -96,8 +96,8 @@ fn what_is_too_large_is_refused() {
     assert_eq!(Classifier::build(&rules).unwrap_err(), TooLarge::Pairs);
     // Host n is asked for by rules n and later: no two hosts have the same rules.
     let many = |number: u32| one(hosts(number + 1), vec![Service::ANY; 64]);
-    let rules: Vec<Rule<u32>> = (0..520).map(many).collect();
-    assert!(520 * 521 / 2 * 64 > SERVICES_MAX);
+    let rules: Vec<Rule<u32>> = (0..260).map(many).collect();
+    assert!(260 * 261 / 2 * 64 > SERVICES_MAX);
     assert_eq!(Classifier::build(&rules).unwrap_err(), TooLarge::Services);
 }
 
