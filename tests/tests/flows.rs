@@ -1,6 +1,8 @@
 //! The list of flows: what is remembered, in the policy's names, with the rule that said so.
 
-use program::FlowRecord;
+use engine::Gauge;
+use program::{Flow, FlowRecord, Ingress, Place, PortId, Service, TenantId};
+use scenarios::frames::Ends;
 use scenarios::policies::{DEMO, FABRIC, RULES, TENANTS};
 use scenarios::rig::Rig;
 use scenarios::scene::{BLUE, RED, RED_LOCAL, RED6, demo, from_fabric};
@@ -86,5 +88,41 @@ fn a_list_after_a_swap_speaks_of_the_new_rules() {
     rig.apply(DEMO);
     rig.pass("red0", &RED.udp((7, 5201), b"x"), "uplink0");
     assert_eq!(rig.flows().len(), 1);
+    rig.assert_balanced();
+}
+
+/// An entry serves no flow but its own: whatever bit of a flow's identity differs, the program is asked anew.
+#[test]
+fn no_entry_is_wider_than_what_was_looked_at() {
+    let mut rig = demo();
+    let own = (40_000, 5201);
+    assert_eq!(rig.pass("red0", &RED.tcp(own, "A", b""), "uplink0").len(), 1);
+    let red0 = rig.program().devices.iter().position(|device| device.name == "red0").unwrap();
+    let judged = |rig: &Rig, ends: &Ends, ports: (u16, u16)| {
+        let flow = Flow {
+            tenant: TenantId(0),
+            ingress: Ingress::Port(PortId(red0 as u16)),
+            src: ends.src.into(),
+            dst: ends.dst.into(),
+            service: Service::Tcp(ports.1),
+            src_port: ports.0,
+        };
+        rig.program().judge(&flow).is_ok_and(|allowed| matches!(allowed.place, Place::Vtep(_)))
+    };
+    let (src, dst) = own;
+    let by_port = (0..16).flat_map(|bit| [(RED, (src ^ 1 << bit, dst)), (RED, (src, dst ^ 1 << bit))]);
+    let by_address = (0..32).map(|bit| {
+        let address = u32::from_be_bytes(RED.dst) ^ 1 << bit;
+        (Ends { dst: address.to_be_bytes(), ..RED }, own)
+    });
+    let (mut forwarded, mut refused) = (0, 0);
+    for (ends, ports) in by_port.chain(by_address) {
+        let misses = rig.ledger.gauge(Gauge::Misses);
+        let sent = rig.pass("red0", &ends.tcp(ports, "A", b""), "uplink0").len();
+        assert_eq!(sent == 1, judged(&rig, &ends, ports), "{ends:?} {ports:?}");
+        assert_eq!(rig.ledger.gauge(Gauge::Misses), misses + 1, "{ends:?} {ports:?}");
+        (forwarded, refused) = (forwarded + sent, refused + 1 - sent);
+    }
+    assert!(forwarded >= 16 && refused >= 16, "{forwarded} forwarded, {refused} refused");
     rig.assert_balanced();
 }

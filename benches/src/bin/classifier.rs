@@ -1,10 +1,11 @@
 //! floodway's classifier and DPDK's `rte_acl` on the same rules and the same headers, in turn, on one core; prints the
 //! table of docs/benchmarks.md.
 //!
-//! Cycles are those of the time stamp counter, in bursts of 32, over the time that the thread was on its CPU. An update is
-//! one rule taken out and put back: both classifiers build anew for each of the two.
+//! Cycles are those of the time stamp counter, in bursts of 32. A sample is one pass through the trace, less than a
+//! millisecond, so that most samples are not interrupted; the median and the least of all samples are told. An update is one
+//! rule taken out and put back: both classifiers build anew for each of the two.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use benches::classbench::{FiveTuple, Header, read_set, read_trace};
@@ -18,13 +19,13 @@ struct Args {
     /// Folder of the rule sets and their traces.
     #[arg(long)]
     sets: PathBuf,
-    /// Rounds; each looks the whole trace up by each classifier.
+    /// Rounds; the classifiers take turns in each.
     #[arg(long, default_value_t = 15)]
     rounds: usize,
-    /// Times that a round goes through the trace.
-    #[arg(long, default_value_t = 25)]
+    /// Samples of each classifier in a round.
+    #[arg(long, default_value_t = 20)]
     passes: usize,
-    /// Rounds of updates; each builds each classifier twice.
+    /// Samples of updates.
     #[arg(long, default_value_t = 3)]
     updates: usize,
     /// CPU to run on.
@@ -51,7 +52,7 @@ fn run(args: &Args) -> Result<(), String> {
     let eal = Eal::builder().lcores([args.cpu]).no_pci().no_huge(2048).log_level("error").init();
     let eal = eal.map_err(|error| error.to_string())?;
     println!(
-        "| set | classifier | cycles per lookup: median | min | max | one rule out and in, ms | bytes a rule |"
+        "| set | classifier | cycles per lookup: median | min | update, ms: median | min | bytes a rule |"
     );
     println!("|---|---|---|---|---|---|---|");
     args.names.iter().try_for_each(|name| measure(args, &eal, name))
@@ -61,28 +62,26 @@ fn measure(args: &Args, eal: &Eal, name: &str) -> Result<(), String> {
     let rules = read_set(&args.sets.join(name))?;
     let headers = read_trace(&args.sets.join(format!("{name}.trace")))?;
     let headers = &headers[..headers.len() / BURST * BURST];
-    let clock = Clock { hz: dpdk::tsc_hz(eal) as f64 };
+    let ms = 1e3 / dpdk::tsc_hz(eal) as f64;
     let ours = Ours::build(&rules)?;
     let theirs = Theirs::build(eal, name, &rules)?;
     let (keys, acl_keys): (Vec<_>, Vec<_>) =
         headers.iter().map(|header| (key(header), acl_key(header))).unzip();
     check(headers, &ours.look_up(&keys), "floodway")?;
     check(headers, &theirs.look_up(&acl_keys), "rte_acl")?;
-    let lookups = (args.passes * headers.len()) as f64;
+    let lookups = headers.len() as f64;
     let mut cycles = [Vec::new(), Vec::new()];
     for _ in 0..args.rounds {
-        cycles[0].push(clock.cycles(|| ours.pass(&keys, args.passes)) / lookups);
-        cycles[1].push(clock.cycles(|| theirs.pass(&acl_keys, args.passes)) / lookups);
+        cycles[0].extend((0..args.passes).map(|_| ticks(|| ours.pass(&keys)) / lookups));
+        cycles[1].extend((0..args.passes).map(|_| ticks(|| theirs.pass(&acl_keys)) / lookups));
     }
     let mut updates = [Vec::new(), Vec::new()];
-    for round in 0..args.updates {
+    for sample in 0..args.updates {
         let mut without = rules.clone();
-        without.remove(rules.len() * (round + 1) / (args.updates + 2));
-        let build_ours = || [&without, &rules].map(|rules| Ours::build(rules)).map(drop_result);
-        updates[0].push(clock.cycles(build_ours) / clock.hz * 1e3);
-        let build_theirs =
-            || [&without, &rules].map(|rules| Theirs::build(eal, "update", rules)).map(drop_result);
-        updates[1].push(clock.cycles(build_theirs) / clock.hz * 1e3);
+        without.remove(rules.len() * (sample + 1) / (args.updates + 2));
+        let both = [&without, &rules];
+        updates[0].push(ticks(|| both.map(|rules| Ours::build(rules).is_ok())) * ms);
+        updates[1].push(ticks(|| both.map(|rules| Theirs::build(eal, "update", rules).is_ok())) * ms);
     }
     let bytes = ours.0.memory_bytes() as f64 / rules.len() as f64;
     print(name, "floodway", &mut cycles[0], &mut updates[0], &format!("{bytes:.0}"));
@@ -92,17 +91,15 @@ fn measure(args: &Args, eal: &Eal, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn drop_result<T>(built: Result<T, String>) -> bool {
-    built.is_ok()
-}
-
 fn print(set: &str, name: &str, cycles: &mut [f64], updates: &mut [f64], bytes: &str) {
-    let [cycle, update] = [&mut *cycles, updates].map(|values| {
+    let [(cycle, least_cycle), (update, least_update)] = [cycles, updates].map(|values| {
         values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+        let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
+        (at(values.len() / 2), at(0))
     });
-    let (min, max) = (cycles[0], cycles[cycles.len() - 1]);
-    println!("| {set} | {name} | {cycle:.0} | {min:.0} | {max:.0} | {update:.2} | {bytes} |");
+    println!(
+        "| {set} | {name} | {cycle:.0} | {least_cycle:.0} | {update:.2} | {least_update:.2} | {bytes} |"
+    );
 }
 
 struct Ours(Classifier<u32>);
@@ -119,13 +116,11 @@ impl Ours {
         found
     }
 
-    fn pass(&self, keys: &[Key<u32>], passes: usize) {
+    fn pass(&self, keys: &[Key<u32>]) {
         let mut found = [None; BURST];
-        for _ in 0..passes {
-            for keys in keys.chunks_exact(BURST) {
-                self.0.first_of(keys, &mut found);
-                std::hint::black_box(&found);
-            }
+        for keys in keys.chunks_exact(BURST) {
+            self.0.first_of(keys, &mut found);
+            std::hint::black_box(&found);
         }
     }
 }
@@ -146,13 +141,11 @@ impl Theirs {
         found.into_iter().map(|number| number.checked_sub(1)).collect()
     }
 
-    fn pass(&self, keys: &[AclKey], passes: usize) {
+    fn pass(&self, keys: &[AclKey]) {
         let mut found = [0; BURST];
-        for _ in 0..passes {
-            for keys in keys.chunks_exact(BURST) {
-                self.0.classify(keys, &mut found);
-                std::hint::black_box(&found);
-            }
+        for keys in keys.chunks_exact(BURST) {
+            self.0.classify(keys, &mut found);
+            std::hint::black_box(&found);
         }
     }
 }
@@ -163,22 +156,11 @@ fn check(headers: &[Header], found: &[Option<u32>], name: &str) -> Result<(), St
     if wrong == 0 { Ok(()) } else { Err(format!("{name} gives {wrong} headers another rule than the trace")) }
 }
 
-struct Clock {
-    hz: f64,
-}
-
-impl Clock {
-    /// What the work takes of this thread's time, in ticks of the time stamp counter.
-    fn cycles<T>(&self, work: impl FnOnce() -> T) -> f64 {
-        let before = on_cpu_nanos();
-        std::hint::black_box(work());
-        (on_cpu_nanos() - before) as f64 / 1e9 * self.hz
-    }
-}
-
-fn on_cpu_nanos() -> u64 {
-    let text = std::fs::read_to_string(Path::new("/proc/thread-self/schedstat")).unwrap_or_default();
-    text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
+/// Ticks of the time stamp counter that the work takes.
+fn ticks<T>(work: impl FnOnce() -> T) -> f64 {
+    let before = dpdk::tsc();
+    std::hint::black_box(work());
+    (dpdk::tsc() - before) as f64
 }
 
 fn rule(rule: &FiveTuple) -> Rule<u32> {

@@ -86,7 +86,10 @@ impl Acl {
         Ok(acl)
     }
 
-    /// For each key the number of the first rule that matches, plus one; zero for none. At most 32 keys.
+    /// For each key the number of the first rule that matches, plus one; zero for none.
+    ///
+    /// # Panics
+    /// With more than 32 keys, or another number of results.
     pub fn classify(&self, keys: &[AclKey], found: &mut [u32]) {
         assert!(keys.len() <= 32 && keys.len() == found.len(), "a burst of keys and as many results");
         let mut data = [core::ptr::null(); 32];

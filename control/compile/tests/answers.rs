@@ -2,8 +2,10 @@
 //! program goes through its lists one by one and is the reference.
 #![allow(clippy::unwrap_used)] // what a test sets up may fail it
 
-#[allow(dead_code)] // the evaluator asks for more of it
+// Other tests ask for more of them.
+#[allow(dead_code)]
 mod model;
+#[allow(dead_code)]
 mod small;
 
 use std::{net::IpAddr, sync::Arc};

@@ -79,7 +79,7 @@ impl Rules {
 
 /// One list.
 enum List {
-    Compiled(Compiled),
+    Compiled(Box<Compiled>),
     /// It was too large.
     Scanned,
 }
@@ -97,7 +97,7 @@ impl List {
         match room.checked_sub(compiled.memory_bytes()) {
             Some(left) => {
                 *room = left;
-                Self::Compiled(compiled)
+                Self::Compiled(compiled.into())
             }
             None => Self::Scanned,
         }
