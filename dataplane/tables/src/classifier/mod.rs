@@ -12,7 +12,7 @@
 //! a reader never sees half of one.
 //!
 //! Bounds, for `n` address pairs and `s` services of all pairs together:
-//! - memory: [`memory_bytes`](Classifier::memory_bytes), at most 192 bytes a pair for IPv4 and 272 for IPv6, 18 bytes a
+//! - memory: [`memory_bytes`](Classifier::memory_bytes), at most 352 bytes a pair for IPv4 and 432 for IPv6, 18 bytes a
 //!   service and 1 KiB;
 //! - a look-up: two searches of `log2(2 n + 1)` steps, and in the worst case every rule that holds both addresses. No
 //!   set is slower than its list, up to a constant: what the worst is, [`Shape`] says;

@@ -1,3 +1,5 @@
+//! Held to a scan of the prefixes.
+
 use super::*;
 use proptest::prelude::*;
 

@@ -7,7 +7,7 @@ use crate::scan::{self, Header, Wanted};
 
 /// The bound that the classifier's documentation states.
 fn within_bound<A: Address>(classifier: &Classifier<A>, pairs: usize) {
-    let per_pair = if A::BITS == 32 { 192 } else { 272 };
+    let per_pair = if A::BITS == 32 { 352 } else { 432 };
     let bound = 1024 + pairs * per_pair + classifier.shape().services * 18;
     assert!(classifier.memory_bytes() <= bound, "{} > {bound}", classifier.memory_bytes());
 }
@@ -35,6 +35,29 @@ fn prefixes_that_nest_in_both_addresses() {
                 Header { src: address(bit), dst: address(other), src_port: 1, value: 2, protocol: 3 };
             assert_eq!(classifier.first(&header.key(), 0), scan::first(&rules, &header, 0), "{header:?}");
         }
+    }
+}
+
+/// The most memory for a pair: in every tuple prefixes that no other pair has, each with a set as wide as there are tuples.
+#[test]
+fn prefixes_of_all_lengths_that_nobody_shares() {
+    let lens = || 8..=32_u8;
+    let of = |(src, dst): (u8, u8), host: u32| {
+        let seed = (u32::from(src) << 16 | u32::from(dst) << 8 | host).wrapping_mul(0x9e37_79b1);
+        wanted((seed, src), (seed.rotate_left(16), dst))
+    };
+    let pairs = || lens().flat_map(|src| lens().map(move |dst| (src, dst)));
+    let rules: Vec<Wanted<u32>> = pairs().flat_map(|pair| (0..16).map(move |host| of(pair, host))).collect();
+    let classifier = scan::classifier(&rules);
+    assert_eq!(classifier.shape().tuples, 625);
+    within_bound(&classifier, rules.len());
+    assert!(
+        classifier.memory_bytes() > rules.len() * 192,
+        "this set is not the worst: {}",
+        classifier.memory_bytes()
+    );
+    for header in scan::headers_at_edges(&rules, 200) {
+        assert_eq!(classifier.first(&header.key(), 0), scan::first(&rules, &header, 0), "{header:?}");
     }
 }
 
