@@ -51,7 +51,7 @@ fn protocol() -> impl Strategy<Value = u8> {
     prop_oneof![Just(0), Just(6), Just(7), Just(17), Just(58), any::<u8>()]
 }
 
-fn service() -> impl Strategy<Value = ((u8, u8), (u16, u16), (u32, u32))> {
+fn service() -> impl Strategy<Value = Asked> {
     let mask = prop_oneof![4 => Just(0xff), 2 => Just(0), 1 => any::<u8>()];
     let sorted = |(a, b): (u16, u16)| (a.min(b), a.max(b));
     let ports = prop_oneof![2 => Just((0, u16::MAX)), 1 => (port(), port()).prop_map(sorted), 1 => port().prop_map(|p| (p, p))];
@@ -59,10 +59,13 @@ fn service() -> impl Strategy<Value = ((u8, u8), (u16, u16), (u32, u32))> {
     ((protocol(), mask), ports, prop_oneof![values, value().prop_map(|v| (v, v)), Just((0, u32::MAX))])
 }
 
+/// Protocol and mask, source ports, values.
+type Asked = ((u8, u8), (u16, u16), (u32, u32));
+
 type Pair = ((u128, u8), (u128, u8));
 
 /// Pairs and services of one rule.
-type Written = (Vec<Pair>, Vec<((u8, u8), (u16, u16), (u32, u32))>);
+type Written = (Vec<Pair>, Vec<Asked>);
 
 fn rule() -> impl Strategy<Value = Written> {
     let pair = || ((bits(), len()), (bits(), len()));
@@ -102,7 +105,7 @@ fn compiled<A: Address>(rule: &Written, address: impl Fn((u128, u8)) -> (A, u8))
         let (bits, len) = address(end);
         Prefix::new(bits, len)
     };
-    let service = |&((protocol, mask), src_ports, values): &((u8, u8), (u16, u16), (u32, u32))| Service {
+    let service = |&((protocol, mask), src_ports, values): &Asked| Service {
         protocol,
         mask,
         src_ports: Span { first: src_ports.0, last: src_ports.1 },
