@@ -106,7 +106,7 @@ pub trait Answers {
 
     /// The rule that asks for a flow to be logged: the one that refuses it, or of those that accept it the sender's, then the
     /// receiver's. `None` when none of them does, or no rule decides.
-    pub fn logged(&self, flow: &Flow) -> Option<RuleId> {
+    fn logged(&self, flow: &Flow) -> Option<RuleId> {
         let way = self.way(flow).ok()?;
         let egress = way.egress.map(|list| self.decide(list, flow.dst, flow.service));
         let ingress = way.ingress.map(|list| self.decide(list, flow.src, flow.service));
@@ -114,7 +114,7 @@ pub trait Answers {
         let refusal = asked.clone().find(|decision| decision.verdict != Verdict::Accept);
         let deciding = asked.filter(|decision| refusal.is_none_or(|refusal| refusal == *decision));
         let mut rules = deciding.filter_map(|decision| decision.rule);
-        rules.find(|id| self.rules.rule(*id).is_some_and(|rule| rule.log))
+        rules.find(|id| self.program().rules.rule(*id).is_some_and(|rule| rule.log))
     }
 
     /// The way of a flow whose addresses are what they claim to be.

@@ -2,7 +2,7 @@
 
 use engine::{Account, Ledger, Logged};
 use packet::Nanos;
-use program::{DropReason, FlowRecord, Generation, Program, RuleId, TenantId, limit};
+use program::{Answers, DropReason, FlowRecord, Generation, Program, RuleId, TenantId, limit};
 use quiescent::ring::{Consumer, Producer, RingBuffer};
 use tables::bucket::RateLimit;
 use tables::flow::FlowKey;
@@ -67,7 +67,7 @@ impl Log {
         if action.is_reply() {
             return;
         }
-        let Some(rule) = tables.program.logged(&key::flow(key)) else { return };
+        let Some(rule) = tables.logged(&key::flow(key)) else { return };
         let Some(limit) = self.limits.get_mut(usize::from(key.tenant)) else { return };
         let refused = match action.target() {
             Target::Drop(reason) => Some(reason),

@@ -1,6 +1,6 @@
 //! Flow entries as they are listed: raw in the worker, named by whoever asked.
 
-use program::{Answers, DropReason, FlowRecord, Ingress, Place, Program, TenantId};
+use program::{DropReason, FlowRecord, Ingress, Place, Program, TenantId};
 use tables::flow::{FlowKey, FlowTable, Slot};
 
 use crate::Tables;

@@ -321,7 +321,9 @@ mod tests {
 
     fn plane(workers: &str) -> (Plane, Vec<WorkerParts>) {
         let arguments = ["floodwayd", "--policy", "p", "--flows", "1024", "--workers", workers];
-        Plane::new(&Args::parse_from(arguments), Arc::default(), Vec::new()).expect("a plane")
+        let args = Args::parse_from(arguments);
+        let (plane, parts, _) = Plane::new(&args, Arc::default(), Vec::new()).expect("a plane");
+        (plane, parts)
     }
 
     fn poll_all(parts: &mut [WorkerParts]) {

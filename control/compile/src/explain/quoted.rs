@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use program::{Flow, Ingress, Program, Service, Tenant};
+use program::{Answers, Flow, Ingress, Program, Service, Tenant};
 use wire::{L3, L4, Parsed};
 
 use super::{Packet, RuleList, ask, is_echo_request, is_open_to, mirror, name, words::Quoted};
@@ -61,7 +61,7 @@ fn quotation(program: &Program, error: &Packet, quote: &Quote) -> Result<Quotati
     if quote.src != error.flow.dst {
         return Err("the error is not for whom the quoted packet came from");
     }
-    if !tenant.is_behind(error.flow.ingress, quote.dst) {
+    if !program.is_behind(tenant, error.flow.ingress, quote.dst) {
         return Err("the quoted packet did not go to where the error comes from");
     }
     let (place, _) = tenant.locate(quote.src).ok_or("nobody has the quoted packet's source address")?;
