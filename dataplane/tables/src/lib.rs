@@ -6,3 +6,4 @@
 pub mod bucket;
 pub mod flow;
 pub mod neighbour;
+pub mod qp;
