@@ -127,6 +127,6 @@ const fn step(code: u8) -> Step {
         role,
         needs: P::of(service, needs),
         leaves: P::of(service, leaves),
-        negative: if headers.contains(wire::roce::Headers::AETH) { 0x60 } else { 0 },
+        negative: if headers.contains(wire::roce::Headers::AETH) { 0xe0 } else { 0 },
     }
 }
