@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use backends::memory::{self, MemoryBackend, Pool, Wire};
 use edge::{Edge, Facts, Limits, Record, Tables};
-use engine::{Account, Dump, DumpRequest, Dumped, Ledger, LedgerReader, Worker, WorkerPorts};
+use engine::{Account, Dump, DumpRequest, Dumped, Ledger, LedgerReader, Subject, Worker, WorkerPorts};
 use packet::{Buf, Nanos};
 use policy::Source;
-use program::{DropReason, FlowRecord, PortId, Program, TenantId, Traffic, VtepId, limit};
+use program::{DropReason, FlowRecord, PortId, Program, QueuePairRecord, TenantId, Traffic, VtepId, limit};
 use quiescent::{Publisher, SharedWords};
 use wire::Mac;
 
@@ -92,14 +92,25 @@ impl Rig {
 
     /// Every flow that the worker remembers, as it is listed.
     pub fn flows(&mut self) -> Vec<FlowRecord> {
-        self.dump_request.ask();
-        let mut flows = Vec::new();
+        let records = self.records(Subject::Flows);
+        records.iter().filter_map(|record| record.flow(self.publisher.current())).collect()
+    }
+
+    /// Every pair of queue pairs that the worker knows, as it is listed.
+    pub fn queue_pairs(&mut self) -> Vec<QueuePairRecord> {
+        let records = self.records(Subject::QueuePairs);
+        records.iter().filter_map(|record| record.queue_pair(self.publisher.current())).collect()
+    }
+
+    fn records(&mut self, subject: Subject) -> Vec<Record> {
+        self.dump_request.ask(subject);
+        let mut records = Vec::new();
         loop {
             self.poll();
             while let Some(step) = self.dump_request.answer() {
                 match step {
-                    Dumped::Record(record) => flows.push(record.name(self.publisher.current())),
-                    Dumped::End => return flows,
+                    Dumped::Record(record) => records.push(record),
+                    Dumped::End => return records,
                 }
             }
         }

@@ -60,7 +60,7 @@ struct Stage {
 
 impl Stage {
     fn new(program: Program) -> Self {
-        let mut rig = Rig::with_limits(&[&world::text(&program)], edge::Limits { flows: 1 << 12 });
+        let mut rig = Rig::with_limits(&[&world::text(&program)], edge::Limits { flows: 1 << 12, ..edge::Limits::default() });
         rig.settle();
         Self { rig, program, flows: Flows::default(), sent: Vec::new(), verdicts: HashMap::new() }
     }
@@ -405,7 +405,7 @@ fn explain_agrees_on_every_capture() {
                 continue;
             }
             let mut stage = Stage {
-                rig: Rig::with_limits(&[&text], edge::Limits { flows: 1 << 4 }),
+                rig: Rig::with_limits(&[&text], edge::Limits { flows: 1 << 4, ..edge::Limits::default() }),
                 program: Program { tenants: Vec::new() },
                 flows: Flows::default(),
                 sent: Vec::new(),

@@ -308,7 +308,7 @@ fn refusals_take_half_of_a_quota_at_most() {
 
 #[test]
 fn a_full_table_decides_without_entries() {
-    let mut rig = Rig::with_limits(DEMO, edge::Limits { flows: 16 });
+    let mut rig = Rig::with_limits(DEMO, edge::Limits { flows: 16, ..edge::Limits::default() });
     rig.resolve_next_hops("uplink0", PEER_VTEP_MAC);
     for _ in 0..2 {
         for port in 0..200 {

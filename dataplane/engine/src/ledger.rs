@@ -56,6 +56,12 @@ pub enum Gauge {
     Misses,
     /// Flows that found no room in the table.
     Uncached,
+    /// Queue pairs in the table.
+    QueuePairs,
+    /// Queue pairs at most.
+    QueuePairCapacity,
+    /// Queue pairs that found no room in the table.
+    Untracked,
     /// The generation that it runs.
     Generation,
 }

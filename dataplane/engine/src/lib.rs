@@ -8,7 +8,7 @@ mod ledger;
 mod outbox;
 mod worker;
 
-pub use dump::{Dump, DumpRequest, Dumped};
+pub use dump::{Dump, DumpRequest, Dumped, Subject};
 pub use ledger::{Account, Gauge, Ledger, LedgerReader, Tally};
 pub use outbox::Outbox;
 pub use worker::{Io, Pipeline, Poll, Worker, WorkerPorts};

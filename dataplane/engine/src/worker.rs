@@ -4,14 +4,14 @@ use packet::{Backend, Buf, Burst, Nanos, PortIo, RxQueue};
 use program::PortId;
 use quiescent::publish::{Epoch, Reader};
 
-use crate::dump::Dump;
+use crate::dump::{Dump, Subject};
 use crate::{Account, Gauge, Ledger, Outbox, Tally};
 
 /// Packet logic, driven by a [`Worker`].
 pub trait Pipeline<B: Backend> {
     /// What the control plane publishes for it.
     type Tables: Send + Sync;
-    /// What a dump of its flows yields.
+    /// What a dump of what it remembers yields.
     type Record: Send;
 
     /// Takes in a new generation; called once per generation, before the first burst that sees it.
@@ -31,8 +31,14 @@ pub trait Pipeline<B: Backend> {
     /// Does what is due (ageing, neighbour requests); returns when it wants to be called again.
     fn tick(&mut self, tables: &Self::Tables, io: &mut Io<B>, now: Nanos) -> Nanos;
 
-    /// Up to `count` flow records from position `from` on; returns where to go on, `None` at the end.
-    fn dump(&self, from: usize, count: usize, sink: &mut dyn FnMut(Self::Record)) -> Option<usize>;
+    /// Up to `count` records from position `from` on; returns where to go on, `None` at the end.
+    fn dump(
+        &self,
+        subject: Subject,
+        from: usize,
+        count: usize,
+        sink: &mut dyn FnMut(Self::Record),
+    ) -> Option<usize>;
 }
 
 /// What a pipeline sends and counts with.
@@ -116,7 +122,7 @@ impl<B: Backend, P: Pipeline<B>> Worker<B, P> {
             self.deadline = self.pipeline.tick(tables, &mut self.io, now);
         }
         self.io.outbox.flush(&mut self.io.ledger);
-        self.dump.advance(|from, count, sink| self.pipeline.dump(from, count, sink));
+        self.dump.advance(|subject, from, count, sink| self.pipeline.dump(subject, from, count, sink));
         self.io.ledger.count(Gauge::Polls, 1);
         self.io.ledger.count(Gauge::IdlePolls, u64::from(received == 0));
         Poll { received }

@@ -61,6 +61,10 @@ reasons! {
     PolicyDeny = "policy-deny",
     /// No rule allows it.
     PolicyDefault = "policy-default",
+    /// RoCEv2 that rules allow to a queue pair that nobody is known to have, where the tenant denies that.
+    UnknownQueuePair = "unknown-queue-pair",
+    /// A RoCEv2 opcode that does not follow the one before it, where the tenant drops such.
+    RoceOrder = "roce-order",
     /// An ICMP error that quotes no flow of this tenant.
     UnrelatedIcmpError = "unrelated-icmp-error",
     /// IPv4 source route options, or an IPv6 routing header of type 0.

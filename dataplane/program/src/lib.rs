@@ -15,12 +15,15 @@ pub use drops::DropReason;
 pub use flow::{Allowed, Flow, Ingress, Refused, Way};
 pub use ids::{Generation, PortId, RuleId, RuleListId, TenantId, Vni, VtepId};
 pub use report::{
-    DropCount, FlowRecord, NeighbourReport, PortReport, Report, TenantReport, Traffic, WorkerReport,
+    DropCount, FlowRecord, NakCounts, NeighbourReport, PortReport, QueuePairRecord, QueuePairSide, Report,
+    TenantReport, Traffic, WorkerReport,
 };
 pub use rules::{
     Decision, Mismatch, Origin, PeerBlock, PortRange, QpRange, Rule, Service, ServiceMatch, Tier, Verdict,
 };
-pub use topology::{Device, DscpMode, Endpoint, Place, Port, Route, Tenant, Uplink, Vtep};
+pub use topology::{
+    Device, DscpMode, Endpoint, Learn, Order, Place, Port, Roce, Route, Tenant, UnknownQp, Uplink, Vtep,
+};
 
 /// Bounds of one program; `check` refuses files that exceed them.
 pub mod limit {

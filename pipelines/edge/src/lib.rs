@@ -20,6 +20,7 @@ mod lanes;
 mod nd;
 mod next_hops;
 mod record;
+mod roce;
 mod special;
 mod state;
 mod tables;
@@ -29,7 +30,8 @@ use std::sync::Arc;
 
 use ::tables::bucket::RateLimit;
 use ::tables::flow::FlowTable;
-use engine::{Gauge, Io, Pipeline};
+use ::tables::qp::QpTable;
+use engine::{Gauge, Io, Pipeline, Subject};
 use packet::{Backend, Burst, Nanos};
 use program::{PortId, TenantId, limit};
 use quiescent::cell::SharedWords;
@@ -37,7 +39,7 @@ use quiescent::cell::SharedWords;
 pub use action::{Action, Target};
 pub use decide::{Allowed, decide};
 pub use next_hops::mac_of_word;
-pub use record::Record;
+pub use record::{FlowEntry, QueuePairEntry, Record};
 pub use tables::{BuildError, Facts, Tables};
 
 use lanes::Lanes;
@@ -50,6 +52,8 @@ const ICMP_ERRORS_PER_SECOND: u32 = 1000;
 const ICMP_ERROR_BURST: u32 = 50;
 /// Flow entries looked at for ageing in one tick.
 const EXPIRY_BUDGET: usize = 256;
+/// Queue pairs looked at for ageing in one tick.
+const QUEUE_PAIR_BUDGET: usize = 64;
 /// Time between ticks.
 const TICK: Nanos = Nanos::from_millis(1);
 
@@ -58,17 +62,20 @@ const TICK: Nanos = Nanos::from_millis(1);
 pub struct Limits {
     /// Flow entries of all tenants together.
     pub flows: usize,
+    /// Queue pairs of all tenants together.
+    pub queue_pairs: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { flows: 1 << 17 }
+        Self { flows: 1 << 17, queue_pairs: 1 << 14 }
     }
 }
 
 /// The pipeline of one worker.
 pub struct Edge {
     flows: FlowTable<Action, State>,
+    qps: QpTable,
     lanes: Box<Lanes>,
     next_hops: NextHops,
     icmp_errors: Vec<RateLimit>,
@@ -80,8 +87,11 @@ impl Edge {
     /// A pipeline with an empty flow table. `seed` is drawn by the caller, so that nobody outside can aim at one
     /// bucket. Next hops that it resolves are written to `board`, one word per tunnel endpoint.
     pub fn new(limits: Limits, seed: u64, board: Arc<SharedWords>) -> Self {
+        let flows = FlowTable::new(limits.flows, limit::TENANTS, seed);
         Self {
-            flows: FlowTable::new(limits.flows, limit::TENANTS, seed),
+            members: vec![Membership::default(); flows.capacity()].into_boxed_slice(),
+            flows,
+            qps: QpTable::new(limits.queue_pairs, limit::TENANTS, !seed),
             lanes: Box::new(Lanes::new()),
             next_hops: NextHops::new(board),
             icmp_errors: vec![RateLimit::new(ICMP_ERRORS_PER_SECOND, ICMP_ERROR_BURST); limit::TENANTS],
@@ -102,10 +112,12 @@ impl<B: Backend> Pipeline<B> for Edge {
     fn adopt(&mut self, tables: &Tables, io: &mut Io<B>, _now: Nanos) {
         for tenant in tables.program.tenants.iter().flatten() {
             self.flows.set_quota(tenant.id.0, tenant.flow_quota as usize);
+            self.qps.set_quota(tenant.id.0, tenant.queue_pair_quota as usize);
         }
         self.next_hops.adopt(tables);
         io.ledger.set(Gauge::Generation, u64::from(tables.generation().0));
         io.ledger.set(Gauge::FlowCapacity, self.flows.capacity() as u64);
+        io.ledger.set(Gauge::QueuePairCapacity, self.qps.capacity() as u64);
     }
 
     fn process(
@@ -127,12 +139,23 @@ impl<B: Backend> Pipeline<B> for Edge {
 
     fn tick(&mut self, tables: &Tables, io: &mut Io<B>, now: Nanos) -> Nanos {
         self.flows.expire(now, EXPIRY_BUDGET);
+        self.qps.expire(now, QUEUE_PAIR_BUDGET);
         io.ledger.set(Gauge::Flows, self.flows.len() as u64);
+        io.ledger.set(Gauge::QueuePairs, self.qps.len() as u64);
         self.ask_next_hops(tables, io, now);
         now + TICK
     }
 
-    fn dump(&self, from: usize, count: usize, sink: &mut dyn FnMut(Record)) -> Option<usize> {
-        record::dump(&self.flows, from, count, sink)
+    fn dump(
+        &self,
+        subject: Subject,
+        from: usize,
+        count: usize,
+        sink: &mut dyn FnMut(Record),
+    ) -> Option<usize> {
+        match subject {
+            Subject::Flows => self.dump_flows(from, count, sink),
+            Subject::QueuePairs => self.dump_queue_pairs(from, count, sink),
+        }
     }
 }

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use agent::{DataPlane, PublishError, Published};
 use edge::{Edge, Facts, Limits, Record, Tables, mac_of_word};
-use engine::{Account, Dump, DumpRequest, Dumped, Gauge, Ledger, LedgerReader};
+use engine::{Account, Dump, DumpRequest, Dumped, Gauge, Ledger, LedgerReader, Subject};
 use program::{
-    DropCount, DropReason, FlowRecord, NeighbourReport, PortId, PortReport, Program, Report, Tenant,
+    DropCount, DropReason, FlowRecord, NeighbourReport, PortId, PortReport, Program, QueuePairRecord, Report, Tenant,
     TenantReport, Traffic, WorkerReport, limit,
 };
 use quiescent::{Publisher, Reader, SharedWords};
@@ -47,7 +47,7 @@ impl Plane {
         let next_hops = Arc::new(SharedWords::new(limit::VTEPS));
         let (ledger, ledger_reader) = Ledger::new();
         let (dump, request) = Dump::new(DUMP_DEPTH);
-        let limits = Limits { flows: args.flows as usize };
+        let limits = Limits { flows: args.flows as usize, queue_pairs: args.queue_pairs as usize };
         let edge = Edge::new(limits, crate::draw_seed()?, next_hops.clone());
         let parts = WorkerParts { edge, reader: publisher.reader(), ledger, dump };
         let plane = Self {
@@ -63,6 +63,15 @@ impl Plane {
     /// Packets that are neither sent nor dropped; zero once the workers have stopped.
     pub fn held(&self) -> i64 {
         self.ledgers.iter().map(LedgerReader::held).sum()
+    }
+
+    fn records(&self, subject: Subject, limit: usize) -> Vec<Record> {
+        let mut records = Vec::new();
+        let mut dumps = self.dumps.lock().unwrap_or_else(PoisonError::into_inner);
+        for dump in dumps.iter_mut() {
+            collect(dump, subject, limit, &mut records);
+        }
+        records
     }
 
     fn publisher(&self) -> MutexGuard<'_, Publisher<Tables>> {
@@ -103,6 +112,9 @@ impl Plane {
             hits: ledger.gauge(Gauge::Hits),
             misses: ledger.gauge(Gauge::Misses),
             uncached: ledger.gauge(Gauge::Uncached),
+            queue_pairs: ledger.gauge(Gauge::QueuePairs),
+            queue_pair_capacity: ledger.gauge(Gauge::QueuePairCapacity),
+            untracked: ledger.gauge(Gauge::Untracked),
         };
         self.ledgers.iter().enumerate().map(report).collect()
     }
@@ -193,19 +205,21 @@ impl DataPlane for Plane {
     }
 
     fn flows(&self, limit: usize) -> Vec<FlowRecord> {
-        let mut records = Vec::new();
-        let mut dumps = self.dumps.lock().unwrap_or_else(PoisonError::into_inner);
-        for dump in dumps.iter_mut() {
-            collect(dump, limit, &mut records);
-        }
+        let records = self.records(Subject::Flows, limit);
         let publisher = self.publisher();
-        records.iter().map(|record| record.name(publisher.current())).collect()
+        records.iter().filter_map(|record| record.flow(publisher.current())).collect()
+    }
+
+    fn queue_pairs(&self, limit: usize) -> Vec<QueuePairRecord> {
+        let records = self.records(Subject::QueuePairs, limit);
+        let publisher = self.publisher();
+        records.iter().filter_map(|record| record.queue_pair(publisher.current())).collect()
     }
 }
 
 /// Reads one worker's answer to its end, so that the next request starts afresh; keeps at most `limit` records.
-fn collect(dump: &mut DumpRequest<Record>, limit: usize, records: &mut Vec<Record>) {
-    dump.ask();
+fn collect(dump: &mut DumpRequest<Record>, subject: Subject, limit: usize, records: &mut Vec<Record>) {
+    dump.ask(subject);
     let mut last = Instant::now();
     loop {
         match dump.answer() {

@@ -356,7 +356,7 @@ impl World for Memory {
     }
 
     fn flows(&mut self) -> Outcome<Vec<FlowRecord>> {
-        self.dump.ask();
+        self.dump.ask(Subject::Flows);
         let mut records = Vec::new();
         loop {
             self.step();
@@ -365,7 +365,7 @@ impl World for Memory {
                     Dumped::Record(record) => records.push(record),
                     Dumped::End => {
                         let tables = self.publisher.current();
-                        return Ok(records.iter().map(|record| record.name(tables)).collect());
+                        return Ok(records.iter().filter_map(|record: &Record| record.flow(tables)).collect());
                     }
                 }
             }

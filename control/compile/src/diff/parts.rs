@@ -25,7 +25,7 @@ pub enum Change {
 pub struct Part {
     /// What happens to it.
     pub change: Change,
-    /// `vni`, `gateway`, `quota`, `port`, `host`, `route`, `rule`, `order`, `device`, `uplink` or `vtep`.
+    /// `vni`, `gateway`, `quota`, `roce`, `port`, `host`, `route`, `rule`, `order`, `device`, `uplink` or `vtep`.
     pub kind: String,
     /// Its name, address, or `file:line`.
     pub name: String,
@@ -103,7 +103,13 @@ fn tenant(old: &Program, new: &Program, name: String) -> Option<TenantChange> {
 fn tenant_facts(program: &Program, tenant: &Tenant) -> Facts {
     let mut facts = Facts::new();
     facts.insert(("vni", String::new()), tenant.vni.to_string());
-    facts.insert(("quota", String::new()), tenant.flow_quota.to_string());
+    let quota = format!("{} flows, {} queue pairs", tenant.flow_quota, tenant.queue_pair_quota);
+    facts.insert(("quota", String::new()), quota);
+    let Roce { learn, unknown_qp, order } = tenant.roce;
+    facts.insert(
+        ("roce", String::new()),
+        format!("learn {learn:?}, unknown queue pairs {unknown_qp:?}, order {order:?}"),
+    );
     let gateways: Vec<String> = tenant.gateways.iter().map(ToString::to_string).collect();
     facts.insert(("gateway", String::new()), format!("{} mac {}", gateways.join(","), tenant.gateway_mac));
     let place = |place: Place| match place {

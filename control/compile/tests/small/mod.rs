@@ -135,6 +135,8 @@ fn tenant(ports: Vec<u16>) -> impl Strategy<Value = Tenant> {
             endpoints,
             routes,
             flow_quota: 1,
+            queue_pair_quota: 1,
+            roce: program::Roce::default(),
         }
     })
 }

@@ -7,6 +7,7 @@ mod fabric;
 mod kubernetes;
 mod network_policy;
 mod prefix_tag;
+mod roce;
 mod rule;
 mod selector;
 mod statement;
@@ -18,6 +19,7 @@ pub(crate) use kubernetes::Metadata;
 pub use cluster_network_policy::{ClusterNetworkPolicy, ClusterTier};
 pub use network_policy::NetworkPolicy;
 pub use prefix_tag::PrefixTag;
+pub use roce::{Learn, Order, Roce, UnknownQp};
 pub use rule::{Action, Direction, Labels, Peer, Protocol, Rule, Service, has_labels};
 pub use selector::{Operator, Requirement, Selector};
 
@@ -25,7 +27,7 @@ pub use fabric::{Dscp, Fabric, FabricPort, InterfaceAddress, MTU_BYTES_MAX, MTU_
 pub(crate) use statement::check as check_statements;
 pub use statement::{End, Expect, Hosts, Statement};
 pub use tenant::{
-    FLOW_QUOTA_DEFAULT, FLOW_QUOTA_MAX, Gateway, NAMESPACE_LABEL, NamedPort, Pod, Remote, Tenant, TenantPort,
-    default_gateway_mac,
+    FLOW_QUOTA_DEFAULT, FLOW_QUOTA_MAX, Gateway, NAMESPACE_LABEL, NamedPort, Pod, QUEUE_PAIR_QUOTA_DEFAULT,
+    QUEUE_PAIR_QUOTA_MAX, Remote, Tenant, TenantPort, default_gateway_mac,
 };
 pub use tenant_policy::{PortSelector, TenantPolicy};

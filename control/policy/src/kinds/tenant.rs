@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use wire::Mac;
 
 use crate::{
-    Labels, Name, Position, Protocol, Spanned,
+    Labels, Name, Position, Protocol, Roce, Spanned,
     kinds::network_policy::is_port_name,
     limit::TENANT_PORTS_MAX,
     read::{Fields, Read, Report, quote},
@@ -17,6 +17,11 @@ use crate::{
 pub const FLOW_QUOTA_DEFAULT: u32 = 65_536;
 /// Most flow entries of one tenant in one worker that can be asked for.
 pub const FLOW_QUOTA_MAX: u32 = 1 << 24;
+
+/// Queue pairs of one tenant that one worker knows, unless given.
+pub const QUEUE_PAIR_QUOTA_DEFAULT: u32 = 4_096;
+/// Most queue pairs of one tenant that one worker can be asked to know.
+pub const QUEUE_PAIR_QUOTA_MAX: u32 = 1 << 24;
 
 /// The label that every tenant has: its name.
 pub const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
@@ -40,6 +45,10 @@ pub struct Tenant {
     pub remotes: Vec<Remote>,
     /// Most flow entries in one worker.
     pub flow_quota: u32,
+    /// Most queue pairs that one worker knows.
+    pub queue_pair_quota: u32,
+    /// How its RoCEv2 is treated beyond its rules.
+    pub roce: Roce,
     /// Nothing in it was left out because of an error.
     pub(crate) is_whole: bool,
 }
@@ -154,11 +163,24 @@ impl Tenant {
         let gateway: Option<GivenGateway> = fields.optional("gateway");
         let ports = read_ports(&mut fields);
         let remotes = fields.list("remotes");
-        let quota = fields.optional("quota").unwrap_or(Quota { flows: FLOW_QUOTA_DEFAULT });
+        let quota = fields.optional("quota").unwrap_or(Quota::DEFAULT);
+        let roce = fields.optional("roce").unwrap_or_default();
         let is_whole = fields.finish();
         let vni = vni?;
         let gateway = gateway.unwrap_or_default().of(vni);
-        Some(Self { name, labels, vni, gateway, ports, remotes, flow_quota: quota.flows, is_whole })
+        let (flow_quota, queue_pair_quota) = (quota.flows, quota.queue_pairs);
+        Some(Self {
+            name,
+            labels,
+            vni,
+            gateway,
+            ports,
+            remotes,
+            flow_quota,
+            queue_pair_quota,
+            roce,
+            is_whole,
+        })
     }
 }
 
@@ -248,13 +270,22 @@ impl Read for NamedPort {
 
 struct Quota {
     flows: u32,
+    queue_pairs: u32,
+}
+
+impl Quota {
+    const DEFAULT: Self = Self { flows: FLOW_QUOTA_DEFAULT, queue_pairs: QUEUE_PAIR_QUOTA_DEFAULT };
 }
 
 impl Read for Quota {
     fn read(node: &Node, report: &mut Report) -> Option<Self> {
         let mut fields = Fields::of(node, "the quota", report)?;
-        let flows = fields.required_number("flows", 1..=FLOW_QUOTA_MAX);
+        let flows = fields.number("flows", 1..=FLOW_QUOTA_MAX);
+        let queue_pairs = fields.number("queuePairs", 1..=QUEUE_PAIR_QUOTA_MAX);
         fields.finish();
-        Some(Self { flows: *flows? })
+        Some(Self {
+            flows: flows.map_or(FLOW_QUOTA_DEFAULT, |flows| *flows),
+            queue_pairs: queue_pairs.map_or(QUEUE_PAIR_QUOTA_DEFAULT, |queue_pairs| *queue_pairs),
+        })
     }
 }

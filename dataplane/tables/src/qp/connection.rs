@@ -101,7 +101,7 @@ impl QpTable {
         self.set_qp(sender, offer.qp);
         let service = self.pairs[pair as usize].service;
         self.ends[sender as usize].starts_at(offer.psn, service);
-        Heard::Connected
+        Heard::Connected { opener: self.ends[sender as usize ^ 1].qp, responder: offer.qp }
     }
 
     /// A queue pair is connected once: whoever offers it anew has ended all that it was used for.

@@ -84,7 +84,12 @@ pub enum Heard {
     /// A pair has begun.
     Requested,
     /// Both queue pairs of a pair are known now.
-    Connected,
+    Connected {
+        /// That of the REQ's sender.
+        opener: u32,
+        /// That of the REP's sender.
+        responder: u32,
+    },
     /// A pair has ended or is about to.
     Released,
     /// It is about a pair that is known, and changes nothing.
@@ -234,6 +239,11 @@ impl QpTable {
         self.pairs[pair as usize].state = State::Paired;
         self.set_qp(2 * pair, dst_qp);
         Some(self.link(2 * pair + 1))
+    }
+
+    /// True when [`QpTable::answer`] would find a half for that response.
+    pub fn is_asked(&self, hosts: &Hosts, packet: &Packet) -> bool {
+        packet.is_response() && self.asked_half(&hosts.reversed(), packet.psn).is_some()
     }
 
     /// The one half between these hosts of which `psn` may be a request; `None` also when there are several.

@@ -331,7 +331,7 @@ impl List {
                 let (hosts, qp, number) = (entry.hosts, entry.sides[0].qp, entry.number);
                 self.end_pairs_of(hosts[1], offer.qp, Some(number));
                 self.end_pairs_of(hosts[0], qp.expect("a request's"), Some(number));
-                return Heard::Connected;
+                return Heard::Connected { opener: qp.expect("a request's"), responder: offer.qp };
             }
             (Kind::Ready, State::Replied, 0) => entry.state = State::Open,
             (Kind::Reject, State::Requested | State::Replied, _)

@@ -12,7 +12,10 @@ const NOW: Nanos = Nanos::from_secs(10);
 fn connected() -> (QpTable, Link, Link) {
     let mut table = QpTable::new(8, 1, 7);
     assert_eq!(table.hear(&hosts(1, 2), &request(5, 17, 100), NOW), Heard::Requested);
-    assert_eq!(table.hear(&hosts(2, 1), &reply(6, 5, 34, 200), NOW), Heard::Connected);
+    assert_eq!(
+        table.hear(&hosts(2, 1), &reply(6, 5, 34, 200), NOW),
+        Heard::Connected { opener: 17, responder: 34 }
+    );
     let there = table.find(&hosts(1, 2), 34).unwrap();
     let back = table.find(&hosts(2, 1), 17).unwrap();
     assert_eq!((there.is_opener, back.is_opener, back.opened_qp), (true, false, Some(34)));
@@ -164,7 +167,10 @@ fn both_connect_at_once_to_the_same_queue_pairs() {
     table.hear(&hosts(1, 2), &request(5, 17, 100), NOW);
     table.hear(&hosts(2, 1), &request(6, 34, 200), NOW);
     assert_eq!(table.len(), 2);
-    assert_eq!(table.hear(&hosts(2, 1), &reply(6, 5, 34, 200), NOW), Heard::Connected);
+    assert_eq!(
+        table.hear(&hosts(2, 1), &reply(6, 5, 34, 200), NOW),
+        Heard::Connected { opener: 17, responder: 34 }
+    );
     assert_eq!(table.len(), 1);
     assert!(table.find(&hosts(1, 2), 34).unwrap().is_opener);
 }
