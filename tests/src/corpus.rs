@@ -27,6 +27,14 @@ pub fn made(dir: &Path, name: &str) -> Vec<Vec<u8>> {
     frames(&dir.join("pcap_made").join(name).with_extension("pcap")).expect("a readable capture")
 }
 
+/// The frames of `pcap/{name}.pcap`.
+///
+/// # Panics
+/// When it cannot be read.
+pub fn real(dir: &Path, name: &str) -> Vec<Vec<u8>> {
+    frames(&dir.join("pcap").join(name).with_extension("pcap")).expect("a readable capture")
+}
+
 /// How many frames the table beside a made capture speaks of.
 ///
 /// # Panics

@@ -60,7 +60,10 @@ struct Stage {
 
 impl Stage {
     fn new(program: Program) -> Self {
-        let mut rig = Rig::with_limits(&[&world::text(&program)], edge::Limits { flows: 1 << 12, ..edge::Limits::default() });
+        let mut rig = Rig::with_limits(
+            &[&world::text(&program)],
+            edge::Limits { flows: 1 << 12, ..edge::Limits::default() },
+        );
         rig.settle();
         Self { rig, program, flows: Flows::default(), sent: Vec::new(), verdicts: HashMap::new() }
     }

@@ -93,6 +93,12 @@ fn words(explanation: &Explanation) -> String {
     if explanation.passes_as_answer {
         line("state", "passes as an answer while the far side has the flow open".into());
     }
+    if explanation.needs_queue_pair {
+        line(
+            "pair",
+            "its queue pair must be a known one: the tenant denies unknown ones (roce.unknownQp)".into(),
+        );
+    }
     explanation.lists.iter().for_each(|list| out.push_str(&rules(list)));
     out
 }

@@ -42,6 +42,8 @@ fn the_bounds_are_those_of_the_code() {
     assert!(row("rules of all tenants").contains(&thousands(program::limit::RULES)));
     assert!(row("`quota.flows`").contains(&policy::FLOW_QUOTA_DEFAULT.to_string()));
     assert!(row("`quota.flows`").contains(&policy::FLOW_QUOTA_MAX.to_string()));
+    assert!(row("`quota.queuePairs`").contains(&policy::QUEUE_PAIR_QUOTA_DEFAULT.to_string()));
+    assert!(row("`quota.queuePairs`").contains(&policy::QUEUE_PAIR_QUOTA_MAX.to_string()));
     assert!(row("`ports[].mtu`").contains(&format!(
         "{} to {}",
         policy::MTU_BYTES_MIN,

@@ -23,7 +23,7 @@ use crate::{Edge, Tables, key};
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Membership {
     link: Link,
-    /// Requests are refused.
+    /// Only responses and notifications pass.
     answers_only: bool,
     /// Packets out of order are dropped.
     strict: bool,
@@ -50,52 +50,55 @@ impl Edge {
         let action = self.flows.entry(slot).action;
         let member = self.members[slot.0 as usize];
         let packet = read(frame, &self.lanes.parsed[lane]);
-        if action.generation == tables.generation()
-            && let Ok(_) = self.qps.record(member.link, &packet, member.answers_only, member.strict, now)
-        {
-            return Some(action);
-        }
-        self.follow_roce_on(tables, slot, lane, frame, ledger, now)
+        let refusal = if action.generation == tables.generation() {
+            match self.qps.record(member.link, &packet, member.answers_only, member.strict, now) {
+                Ok(_) => return Some(action),
+                Err(refusal) => Some(refusal),
+            }
+        } else {
+            None
+        };
+        self.follow_roce_on(tables, slot, lane, frame, refusal, ledger, now)
     }
 
-    /// What is no data of a flow whose pair is known and lives, under the program that it was decided by.
+    /// What is no data of a flow whose pair is known and lives: why its pair refused it, or `None` when the program has
+    /// changed.
     #[cold]
+    #[allow(clippy::too_many_arguments)] // long: one call site, and every argument is another fact of the packet
     fn follow_roce_on(
         &mut self,
         tables: &Tables,
         slot: Slot,
         lane: usize,
         frame: &[u8],
+        refusal: Option<Refusal>,
         ledger: &mut Ledger,
         now: Nanos,
     ) -> Option<Action> {
-        let is_stale = self.flows.entry(slot).action.generation != tables.generation();
+        let mut action = self.flows.entry(slot).action;
         if is_management(&self.lanes.parsed[lane]) {
-            let known = self.flows.entry(slot).action;
-            let action = if is_stale { self.decide_again(tables, slot, now)? } else { known };
+            if refusal.is_none() {
+                action = self.decide_again(tables, slot, now)?;
+            }
             return Some(self.manage_roce(tables, lane, frame, action, ledger, now));
         }
-        if is_stale {
-            return Some(self.decide_roce_again(tables, slot, lane, frame, ledger, now));
-        }
-        let (action, member) = (self.flows.entry(slot).action, self.members[slot.0 as usize]);
-        let packet = read(frame, &self.lanes.parsed[lane]);
-        match self.qps.record(member.link, &packet, member.answers_only, member.strict, now) {
-            Err(Refusal::OutOfOrder) => Some(Action::drop(tables.generation(), DropReason::RoceOrder)),
-            Err(Refusal::NotAnAnswer) => Some(Action::drop(tables.generation(), DropReason::PolicyDefault)),
+        match refusal {
+            None => Some(self.decide_roce_again(tables, slot, lane, frame, ledger, now)),
+            Some(Refusal::OutOfOrder) => Some(Action::drop(tables.generation(), DropReason::RoceOrder)),
+            Some(Refusal::NotAnAnswer) => Some(Action::drop(tables.generation(), DropReason::PolicyDefault)),
             // What belonged to no pair may be an answer by now.
-            Err(Refusal::Stale) if member.link.is_none() => {
-                if self.may_be_answer(&self.lanes.key[lane], &packet) {
-                    return Some(self.decide_roce_again(tables, slot, lane, frame, ledger, now));
+            Some(Refusal::Stale) if self.members[slot.0 as usize].link.is_none() => {
+                let packet = read(frame, &self.lanes.parsed[lane]);
+                match self.may_be_answer(&self.lanes.key[lane], &packet) {
+                    true => Some(self.decide_roce_again(tables, slot, lane, frame, ledger, now)),
+                    false => Some(action),
                 }
-                Some(action)
             }
             // Its pair has ended: whatever has the queue pair now is another flow.
-            Err(Refusal::Stale) => {
+            Some(Refusal::Stale) => {
                 self.flows.remove(slot);
                 None
             }
-            Ok(_) => Some(action),
         }
     }
 
@@ -202,7 +205,7 @@ impl Edge {
             }
             (Err(refused), Some(found)) if is_by_policy(refused.reason) => {
                 let answers_only = found.state.is_learned();
-                let passes = !found.is_opener && !(answers_only && packet.is_request());
+                let passes = !found.is_opener && (!answers_only || packet.is_answer());
                 let opener = found.opened_qp.filter(|_| passes).map(|qp| opener(tables, &key, qp));
                 let allowed = opener.is_some_and(|opener| decide(tables, &opener).is_ok());
                 match decide::deliver_reply(tables, &key) {
@@ -316,9 +319,12 @@ fn is_by_policy(reason: DropReason) -> bool {
 fn read(frame: &[u8], parsed: &Parsed) -> Packet {
     let at = usize::from(parsed.l4_offset) + udp::HEADER_LEN;
     let bth = frame.get(at..at + BTH_LEN + 1).and_then(|bytes| bytes.first_chunk::<{ BTH_LEN + 1 }>());
-    let Some(bth) = bth else { return Packet { opcode: 0xff, psn: 0, syndrome: 0, bytes: 0 } };
+    let Some(bth) = bth else {
+        return Packet { opcode: 0xff, psn: 0, syndrome: 0, has_becn: false, bytes: 0 };
+    };
     let psn = u32::from_be_bytes([0, bth[9], bth[10], bth[11]]);
-    Packet { opcode: bth[0], psn, syndrome: bth[BTH_LEN], bytes: frame.len() as u32 }
+    let (has_becn, bytes) = (bth[4] & 0x40 != 0, frame.len() as u32);
+    Packet { opcode: bth[0], psn, syndrome: bth[BTH_LEN], has_becn, bytes }
 }
 
 fn hosts(key: &FlowKey) -> Hosts {

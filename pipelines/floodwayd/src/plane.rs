@@ -7,8 +7,8 @@ use agent::{DataPlane, PublishError, Published};
 use edge::{Edge, Facts, Limits, Record, Tables, mac_of_word};
 use engine::{Account, Dump, DumpRequest, Dumped, Gauge, Ledger, LedgerReader, Subject};
 use program::{
-    DropCount, DropReason, FlowRecord, NeighbourReport, PortId, PortReport, Program, QueuePairRecord, Report, Tenant,
-    TenantReport, Traffic, WorkerReport, limit,
+    DropCount, DropReason, FlowRecord, NeighbourReport, PortId, PortReport, Program, QueuePairRecord, Report,
+    Tenant, TenantReport, Traffic, WorkerReport, limit,
 };
 use quiescent::{Publisher, Reader, SharedWords};
 

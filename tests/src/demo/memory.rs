@@ -12,7 +12,7 @@ use std::{
 
 use backends::memory::{self, MemoryBackend, Pool, Wire};
 use edge::{Edge, Facts, Limits, Record, Tables};
-use engine::{Account, Dump, DumpRequest, Dumped, Gauge, Ledger, LedgerReader, Worker, WorkerPorts};
+use engine::{Account, Dump, DumpRequest, Dumped, Gauge, Ledger, LedgerReader, Subject, Worker, WorkerPorts};
 use nix::sys::signal::Signal;
 use packet::Nanos;
 use policy::Source;
@@ -365,7 +365,10 @@ impl World for Memory {
                     Dumped::Record(record) => records.push(record),
                     Dumped::End => {
                         let tables = self.publisher.current();
-                        return Ok(records.iter().filter_map(|record: &Record| record.flow(tables)).collect());
+                        return Ok(records
+                            .iter()
+                            .filter_map(|record: &Record| record.flow(tables))
+                            .collect());
                     }
                 }
             }

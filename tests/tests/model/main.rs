@@ -36,7 +36,10 @@ struct Seen {
 
 impl Stage {
     fn new(program: Program) -> Self {
-        let mut rig = Rig::with_limits(&[&world::text(&program)], edge::Limits { flows: 1 << 12, ..edge::Limits::default() });
+        let mut rig = Rig::with_limits(
+            &[&world::text(&program)],
+            edge::Limits { flows: 1 << 12, ..edge::Limits::default() },
+        );
         rig.settle();
         Self { rig, program, oracle: Oracle::default(), sent: Vec::new() }
     }

@@ -105,7 +105,7 @@ fn tenant_facts(program: &Program, tenant: &Tenant) -> Facts {
     facts.insert(("vni", String::new()), tenant.vni.to_string());
     let quota = format!("{} flows, {} queue pairs", tenant.flow_quota, tenant.queue_pair_quota);
     facts.insert(("quota", String::new()), quota);
-    let Roce { learn, unknown_qp, order } = tenant.roce;
+    let program::Roce { learn, unknown_qp, order } = tenant.roce;
     facts.insert(
         ("roce", String::new()),
         format!("learn {learn:?}, unknown queue pairs {unknown_qp:?}, order {order:?}"),

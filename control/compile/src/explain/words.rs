@@ -43,6 +43,9 @@ pub struct Explanation {
     /// True when rules refuse it, but it passes as an answer while somebody has the flow open the other way.
     #[serde(default)]
     pub passes_as_answer: bool,
+    /// True when the tenant denies unknown queue pairs, so that it passes only while its queue pair is a known one's.
+    #[serde(default)]
+    pub needs_queue_pair: bool,
 }
 
 /// What becomes of a packet.
@@ -271,7 +274,7 @@ pub(super) fn replies(packet: &Packet, has_mirror: bool, passes: bool, is_answer
     match packet.flow.service {
         _ if packet.is_fragment => "answers to fragments are judged by rules: they are not put together here",
         Service::Roce(_) => {
-            "answers go to another queue pair, which is not in this packet: they are judged by rules"
+            "answers pass while both queue pairs are known to belong together, whatever rules say of them"
         }
         service if is_echo_reply(service) => "an echo reply has no answer",
         Service::Icmp(..) | Service::Icmpv6(..) if !is_echo_request(packet.flow.service) => {

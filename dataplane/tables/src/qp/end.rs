@@ -18,6 +18,8 @@ pub struct Packet {
     pub psn: u32,
     /// The byte behind the BTH: the syndrome where there is an AETH.
     pub syndrome: u8,
+    /// BECN is set: without it the opcode of a CNP is none.
+    pub has_becn: bool,
     /// Length of the frame, bytes.
     pub bytes: u32,
 }
@@ -25,21 +27,29 @@ pub struct Packet {
 impl Packet {
     /// A request of a connected service: what may open a pair.
     pub fn is_request(&self) -> bool {
-        self.step().role == Role::Request
+        self.role() == Role::Request
     }
 
     /// A response of a connected service: what may complete a pair.
     pub fn is_response(&self) -> bool {
-        self.step().role == Role::Response
+        self.role() == Role::Response
     }
 
     /// A congestion notification.
     pub fn is_notification(&self) -> bool {
-        self.step().role == Role::Notification
+        self.role() == Role::Notification
     }
 
-    pub(super) fn step(&self) -> Step {
-        STEPS[usize::from(self.opcode)]
+    /// What only ever answers: a response or a notification.
+    pub fn is_answer(&self) -> bool {
+        self.is_response() || self.is_notification()
+    }
+
+    fn role(&self) -> Role {
+        match STEPS[usize::from(self.opcode)].role {
+            Role::Notification if !self.has_becn => Role::Stray,
+            role => role,
+        }
     }
 
     fn syndrome(&self) -> Syndrome {
@@ -192,8 +202,8 @@ impl End {
         let note = match step.role {
             Role::Request => self.note_request(step, packet),
             Role::Response => self.note_response(step, packet),
-            Role::Notification => Note::Cnp,
-            Role::Stray => Note::OutOfOrder,
+            Role::Notification if packet.has_becn => Note::Cnp,
+            Role::Notification | Role::Stray => Note::OutOfOrder,
         };
         match note {
             Note::OutOfOrder => self.counts.out_of_order += 1,

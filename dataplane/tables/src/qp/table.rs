@@ -176,7 +176,7 @@ impl QpTable {
         self.tenants.get(usize::from(tenant)).map_or(0, |tenant| tenant.in_use as usize)
     }
 
-    /// Takes in a packet that the link's side sends. With `answers_only` a request is refused, with `strict` an opcode
+    /// Takes in a packet that the link's side sends. With `answers_only` all but answers are refused, with `strict` an opcode
     /// that does not follow the one before it; what is refused is not counted among the side's packets.
     #[inline(always)]
     pub fn record(
@@ -189,7 +189,7 @@ impl QpTable {
     ) -> Result<Note, Refusal> {
         let end = self.ends.get_mut(link.end as usize).filter(|end| end.serial == link.serial);
         let Some(end) = end else { return Err(Refusal::Stale) };
-        if answers_only && packet.is_request() {
+        if answers_only && !packet.is_answer() {
             return Err(Refusal::NotAnAnswer);
         }
         let note = end.record(packet, now, strict)?;

@@ -18,7 +18,7 @@ fn hosts(src: u8, dst: u8) -> Hosts {
 }
 
 fn packet(opcode: u8, psn: u32) -> Packet {
-    Packet { opcode, psn: psn & 0xff_ffff, syndrome: 0, bytes: 100 }
+    Packet { opcode, psn: psn & 0xff_ffff, syndrome: 0, has_becn: true, bytes: 100 }
 }
 
 fn request(id: u32, qp: u32, psn: u32) -> Message {

@@ -57,7 +57,8 @@ fn traffic() -> impl Strategy<Value = Packet> {
         1 => any::<u8>(),
     ];
     let syndrome = prop_oneof![3 => Just(0), 1 => any::<u8>()];
-    (opcodes, psn(), syndrome).prop_map(|(opcode, psn, syndrome)| Packet { opcode, psn, syndrome, bytes: 64 })
+    let packet = |(opcode, psn, syndrome, has_becn)| Packet { opcode, psn, syndrome, has_becn, bytes: 64 };
+    (opcodes, psn(), syndrome, any::<bool>()).prop_map(packet)
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -150,7 +151,7 @@ impl Side {
                     _ => Note::Nothing,
                 },
             }
-        } else if packet.is_notification() {
+        } else if packet.opcode == opcode::CNP && packet.has_becn {
             Note::Cnp
         } else {
             Note::OutOfOrder

@@ -105,7 +105,9 @@ fn responses_and_what_they_refuse() {
     assert_eq!(note(opcode::ACKNOWLEDGE, 112, 0x64), Ok(Note::Nak));
     assert_eq!(note(opcode::ACKNOWLEDGE, 112, 0x7f), Ok(Note::Nak));
     assert_eq!(note(opcode::CNP, 0, 0), Ok(Note::Cnp));
-    assert_eq!(note(opcode::SEND_ONLY, 200, 0), Err(Refusal::NotAnAnswer));
+    for stray in [opcode::SEND_ONLY, opcode::UD | opcode::SEND_ONLY, 0x1f] {
+        assert_eq!(note(stray, 200, 0), Err(Refusal::NotAnAnswer));
+    }
     let (_, view) = table.iter(0, 8).next().unwrap();
     let side = view.sides[1];
     assert_eq!(side.naks, Naks { rnr: 1, by_code: [1, 0, 0, 0, 1], reserved: 1 });
