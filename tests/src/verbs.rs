@@ -27,7 +27,7 @@ pub fn notification(ends: Ends, qp: u32) -> Vec<u8> {
     sealed(ends, bytes)
 }
 
-/// The connection manager's REQ: names, queue pair and first PSN of the sender.
+/// The connection manager's REQ: name and queue pair of the sender, and the PSN that the receiver shall begin with.
 pub fn request(ends: Ends, id: u32, qp: u32, psn: u32) -> Vec<u8> {
     let mut body = [0; 232];
     body[..4].copy_from_slice(&id.to_be_bytes());

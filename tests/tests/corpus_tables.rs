@@ -270,8 +270,8 @@ fn connected(qp: u32) -> Rig {
         src: [10, 0, 1, 1],
         dst: [10, 0, 2, 2],
     };
-    assert_eq!(outcome(&mut rig, Entry::Port, &verbs::request(ends, 1, 0x22, 100)), Tunnelled);
-    assert_eq!(outcome(&mut rig, Entry::Tunnel, &verbs::reply(ends.reversed(), 2, 1, qp, 0)), Delivered);
+    assert_eq!(outcome(&mut rig, Entry::Port, &verbs::request(ends, 1, 0x22, 0)), Tunnelled);
+    assert_eq!(outcome(&mut rig, Entry::Tunnel, &verbs::reply(ends.reversed(), 2, 1, qp, 100)), Delivered);
     rig
 }
 

@@ -57,8 +57,8 @@ fn only_pair(rig: &mut Rig) -> QueuePairRecord {
 
 /// REQ, REP and RTU of red's host and its peer.
 fn connect(rig: &mut Rig) {
-    assert!(out(rig, &request(RED, ID, QP, PSN)));
-    assert!(back(rig, &reply(RED.reversed(), PEER_ID, ID, PEER_QP, PEER_PSN)), "{:?}", rig.drops());
+    assert!(out(rig, &request(RED, ID, QP, PEER_PSN)));
+    assert!(back(rig, &reply(RED.reversed(), PEER_ID, ID, PEER_QP, PSN)), "{:?}", rig.drops());
     assert!(out(rig, &plain(RED, attribute::RTU, ID, PEER_ID)));
 }
 
@@ -68,7 +68,7 @@ const BACK: fn() -> Ends = || RED.reversed();
 fn a_connection_needs_rules_for_its_opener_only() {
     let mut rig = scene("");
     assert!(!back(&mut rig, &request(BACK(), 9, 9, 9)), "nobody may connect to red's host");
-    assert!(!back(&mut rig, &reply(BACK(), PEER_ID, ID, PEER_QP, PEER_PSN)), "nobody has asked");
+    assert!(!back(&mut rig, &reply(BACK(), PEER_ID, ID, PEER_QP, PSN)), "nobody has asked");
     assert!(!back(&mut rig, &acknowledge(BACK(), QP, PSN)));
     connect(&mut rig);
     assert!(out(&mut rig, &data(RED, PEER_QP, opcode::SEND_FIRST, PSN, 0)));
@@ -140,9 +140,9 @@ fn a_queue_pair_offered_to_another_host_is_taken_from_the_first() {
 #[test]
 fn messages_again_late_and_out_of_turn() {
     let mut rig = scene("");
-    let rep = reply(BACK(), PEER_ID, ID, PEER_QP, PEER_PSN);
+    let rep = reply(BACK(), PEER_ID, ID, PEER_QP, PSN);
     for _ in 0..3 {
-        assert!(out(&mut rig, &request(RED, ID, QP, PSN)));
+        assert!(out(&mut rig, &request(RED, ID, QP, PEER_PSN)));
     }
     assert!(
         out(&mut rig, &plain(RED, attribute::RTU, ID, PEER_ID)),
@@ -164,10 +164,10 @@ fn messages_again_late_and_out_of_turn() {
 #[test]
 fn a_refused_connection_leaves_nothing() {
     let mut rig = scene("");
-    assert!(out(&mut rig, &request(RED, ID, QP, PSN)));
+    assert!(out(&mut rig, &request(RED, ID, QP, PEER_PSN)));
     assert!(back(&mut rig, &plain(BACK(), attribute::REJ, 0, ID)));
     assert_eq!(rig.queue_pairs(), []);
-    assert!(!back(&mut rig, &reply(BACK(), PEER_ID, ID, PEER_QP, PEER_PSN)));
+    assert!(!back(&mut rig, &reply(BACK(), PEER_ID, ID, PEER_QP, PSN)));
     assert!(!back(&mut rig, &acknowledge(BACK(), QP, PSN)));
     rig.assert_balanced();
 }
@@ -176,11 +176,11 @@ fn a_refused_connection_leaves_nothing() {
 fn a_third_host_neither_opens_nor_closes() {
     let mut rig = scene("");
     let other = Ends { src: [10, 1, 0, 11], src_mac: RED_LOCAL.dst_mac, dst: RED.dst, dst_mac: RED.dst_mac };
-    assert!(out(&mut rig, &request(RED, ID, QP, PSN)));
+    assert!(out(&mut rig, &request(RED, ID, QP, PEER_PSN)));
     assert!(rig.pass("red1", &plain(other, attribute::RTU, ID, PEER_ID), "uplink0").len() == 1);
-    assert!(!back(&mut rig, &reply(other.reversed(), PEER_ID, ID, PEER_QP, PEER_PSN)));
+    assert!(!back(&mut rig, &reply(other.reversed(), PEER_ID, ID, PEER_QP, PSN)));
     assert_eq!(only_pair(&mut rig).state, "requested");
-    assert!(back(&mut rig, &reply(BACK(), PEER_ID, ID, PEER_QP, PEER_PSN)));
+    assert!(back(&mut rig, &reply(BACK(), PEER_ID, ID, PEER_QP, PSN)));
     assert!(out(&mut rig, &plain(RED, attribute::RTU, ID, PEER_ID)));
     for message in [release(other, ID, PEER_ID, PEER_QP), plain(other, attribute::REJ, ID, PEER_ID)] {
         assert_eq!(
@@ -222,11 +222,11 @@ fn a_wrong_icrc_teaches_nothing() {
         frame
     };
     let mut rig = scene("");
-    assert!(out(&mut rig, &broken(request(RED, ID, QP, PSN))), "forwarded: its receiver drops it");
+    assert!(out(&mut rig, &broken(request(RED, ID, QP, PEER_PSN))), "forwarded: its receiver drops it");
     assert!(out(&mut rig, &broken(data(RED, PEER_QP, opcode::SEND_ONLY, 7, 0))));
     assert_eq!(rig.queue_pairs(), []);
-    assert!(out(&mut rig, &request(RED, ID, QP, PSN)));
-    assert!(!back(&mut rig, &broken(reply(BACK(), PEER_ID, ID, PEER_QP, PEER_PSN))));
+    assert!(out(&mut rig, &request(RED, ID, QP, PEER_PSN)));
+    assert!(!back(&mut rig, &broken(reply(BACK(), PEER_ID, ID, PEER_QP, PSN))));
     assert_eq!(only_pair(&mut rig).state, "requested");
     rig.assert_balanced();
 }
@@ -282,8 +282,8 @@ fn the_same_queue_pairs_in_two_tenants() {
         |rig: &mut Rig, frame: &[u8]| rig.pass("uplink0", &from_fabric(200, frame), "blue0").len() == 1;
     assert!(!blue_back(&mut rig, &ack), "red's connection is not blue's");
     assert!(!blue_back(&mut rig, &release(BLUE.reversed(), PEER_ID, ID, QP)));
-    assert_eq!(rig.pass("blue0", &request(BLUE, ID, QP, PSN), "uplink0").len(), 1);
-    assert!(blue_back(&mut rig, &reply(BLUE.reversed(), PEER_ID, ID, PEER_QP, PEER_PSN)));
+    assert_eq!(rig.pass("blue0", &request(BLUE, ID, QP, PEER_PSN), "uplink0").len(), 1);
+    assert!(blue_back(&mut rig, &reply(BLUE.reversed(), PEER_ID, ID, PEER_QP, PSN)));
     assert!(blue_back(&mut rig, &ack));
     let mut seen: Vec<(String, u64)> =
         rig.queue_pairs().into_iter().map(|pair| (pair.tenant, pair.peer.packets)).collect();
@@ -308,7 +308,7 @@ fn a_tenant_fills_its_own_quota_only() {
         assert!(out(&mut rig, &request(RED, n, 2000 + n, 0)));
     }
     assert_eq!((rig.queue_pairs().len(), rig.ledger.gauge(Gauge::Untracked)), (8, 96 + 96));
-    assert_eq!(rig.pass("blue0", &request(BLUE, ID, QP, PSN), "uplink0").len(), 1);
+    assert_eq!(rig.pass("blue0", &request(BLUE, ID, QP, PEER_PSN), "uplink0").len(), 1);
     assert_eq!(rig.queue_pairs().iter().filter(|pair| pair.tenant == "blue").count(), 1);
     // Sixty seconds without an answer, and there is room again.
     rig.now = rig.now + Nanos::from_secs(61);
@@ -340,9 +340,11 @@ fn connections_of_real_adapters() {
     let Some(dir) = corpus::dir() else { return };
     let host = |mac, addresses| Host { mac, addresses, prefixes: "" };
     let mellanox = [host("08:c0:eb:da:e2:e6", "172.17.242.47"), host("08:c0:eb:da:e2:ca", "172.17.242.56")];
-    for (name, ends, gateway) in
-        [("roce_read_ibdump", mellanox, "172.17.242.1"), ("roce_write_ibdump", mellanox, "172.17.242.1")]
-    {
+    for (name, ends, gateway) in [
+        ("roce_read_ibdump", mellanox, "172.17.242.1"),
+        ("roce_write_ibdump", mellanox, "172.17.242.1"),
+        ("nvme_rdma_discover_io", nvme, "2.2.2.254"),
+    ] {
         let frames = corpus::real(&dir, name);
         // Either end may be the one behind floodway; only who sends the REQ needs a rule.
         for (local, remote, opener) in [(ends[0], ends[1], "egress"), (ends[1], ends[0], "ingress")] {

@@ -83,7 +83,7 @@ impl QpTable {
         self.set_id(2 * pair, id);
         if let Some(offer) = offer {
             self.set_qp(2 * pair, offer.qp);
-            self.ends[2 * pair as usize].starts_at(offer.psn, service);
+            self.ends[2 * pair as usize + 1].starts_at(offer.psn, service);
         }
         Heard::Requested
     }
@@ -100,7 +100,7 @@ impl QpTable {
         self.set_id(sender, id);
         self.set_qp(sender, offer.qp);
         let service = self.pairs[pair as usize].service;
-        self.ends[sender as usize].starts_at(offer.psn, service);
+        self.ends[sender as usize ^ 1].starts_at(offer.psn, service);
         Heard::Connected { opener: self.ends[sender as usize ^ 1].qp, responder: offer.qp }
     }
 

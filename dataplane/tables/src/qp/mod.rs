@@ -3,8 +3,8 @@
 //! A packet names the queue pair that it goes to and not the one that it comes from, so the other direction of a flow
 //! cannot be told from its headers. It is learned, in one of two ways:
 //!
-//! - from the **connection manager** ([`QpTable::hear`]): REQ and REP carry both queue pairs and their first PSNs, DREQ
-//!   ends it. Every message is taken from its two hosts only: a third host's finds nothing.
+//! - from the **connection manager** ([`QpTable::hear`]): REQ and REP carry both queue pairs and the PSN that each side
+//!   is to begin with, DREQ ends it. Every message is taken from its two hosts only: a third host's finds nothing.
 //! - from **traffic** ([`QpTable::open`], [`QpTable::answer`]): a request opens half a pair; the first response between
 //!   the same hosts whose PSN is one of the requests seen, of that half pair and no other, completes it.
 //!

@@ -98,7 +98,7 @@ pub struct Request {
     pub context_depth: U32,
     /// Remote end-to-end context (24 bits), response timeout (5), transport service (2), flow control (1).
     pub service_type: U32,
-    /// First PSN of the sender's requests (24 bits), response timeout (5), retries (3).
+    /// PSN that the receiver's first request shall have (24 bits), response timeout (5), retries (3).
     pub psn_retries: U32,
     /// Partition key.
     pub p_key: U16,
@@ -122,7 +122,7 @@ pub struct Reply {
     pub qp: U32,
     /// End-to-end context (24 bits), reserved (8).
     pub context: U32,
-    /// First PSN of the sender's requests (24 bits), reserved (8).
+    /// PSN that the receiver's first request shall have (24 bits), reserved (8).
     pub psn: U32,
 }
 
@@ -156,7 +156,7 @@ pub enum Service {
 pub struct Offer {
     /// The sender's queue pair, 24 bits.
     pub qp: u32,
-    /// PSN of its first request, 24 bits.
+    /// PSN that the receiver's first request to it shall have, 24 bits.
     pub psn: u32,
 }
 

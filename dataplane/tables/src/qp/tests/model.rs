@@ -121,6 +121,12 @@ fn goes_on(opcode: u8) -> &'static str {
 }
 
 impl Side {
+    /// The other side has said which PSN comes first.
+    fn begin(&mut self, psn: u32, service: Service) {
+        (self.request, self.next) = (Some(None), psn);
+        self.service = Some(if service == Service::Uc { opcode::UC } else { opcode::RC });
+    }
+
     fn record(&mut self, packet: &Packet, strict: bool, now: u64) -> Result<Note, Refusal> {
         let ahead = (packet.psn + (1 << 24) - self.next) % (1 << 24);
         let same_service = self.service.is_none_or(|service| service == packet.opcode & 0xe0);
@@ -301,11 +307,10 @@ impl List {
             Ok(index) => index,
             Err(full) => return Heard::Full(full),
         };
-        let side = &mut self.entries[index].sides[0];
-        (side.id, side.qp) = (Some(message.local_id), qp);
+        let sides = &mut self.entries[index].sides;
+        (sides[0].id, sides[0].qp) = (Some(message.local_id), qp);
         if let Some(offer) = offer {
-            (side.request, side.next) = (Some(None), offer.psn);
-            side.service = Some(if service == Service::Uc { 0x20 } else { 0 });
+            sides[1].begin(offer.psn, service);
         }
         Heard::Requested
     }
@@ -319,15 +324,8 @@ impl List {
                     entry.heard = entry.heard.max(self.now);
                     return Heard::Known;
                 }
-                let counts = entry.sides[1].clone();
-                entry.sides[1] = Side {
-                    qp: Some(offer.qp),
-                    id: Some(message.local_id),
-                    request: Some(None),
-                    next: offer.psn,
-                    service: Some(if entry.service == Service::Uc { 0x20 } else { 0 }),
-                    ..counts
-                };
+                (entry.sides[1].qp, entry.sides[1].id) = (Some(offer.qp), Some(message.local_id));
+                entry.sides[0].begin(offer.psn, entry.service);
                 (entry.state, entry.heard) = (State::Replied, entry.heard.max(self.now));
                 let (hosts, qp, number) = (entry.hosts, entry.sides[0].qp, entry.number);
                 self.end_pairs_of(hosts[1], offer.qp, Some(number));

@@ -8,12 +8,13 @@ use wire::roce::opcode;
 
 const NOW: Nanos = Nanos::from_secs(10);
 
-/// Host 1 has connected its queue pair 17 to 34 of host 2; first PSNs 100 and 200.
+/// Host 1 has connected its queue pair 17 to 34 of host 2. Its requests begin at PSN 100, the other's at 200: each side is
+/// told by the other.
 fn connected() -> (QpTable, Link, Link) {
     let mut table = QpTable::new(8, 1, 7);
-    assert_eq!(table.hear(&hosts(1, 2), &request(5, 17, 100), NOW), Heard::Requested);
+    assert_eq!(table.hear(&hosts(1, 2), &request(5, 17, 200), NOW), Heard::Requested);
     assert_eq!(
-        table.hear(&hosts(2, 1), &reply(6, 5, 34, 200), NOW),
+        table.hear(&hosts(2, 1), &reply(6, 5, 34, 100), NOW),
         Heard::Connected { opener: 17, responder: 34 }
     );
     let there = table.find(&hosts(1, 2), 34).unwrap();
@@ -75,8 +76,8 @@ fn messages_in_order() {
 #[test]
 fn psns_go_round() {
     let (mut table, ..) = connected();
-    table.hear(&hosts(1, 2), &request(7, 18, 0xff_ffff), NOW);
-    table.hear(&hosts(2, 1), &reply(8, 7, 35, 0), NOW);
+    table.hear(&hosts(1, 2), &request(7, 18, 0), NOW);
+    table.hear(&hosts(2, 1), &reply(8, 7, 35, 0xff_ffff), NOW);
     let link = table.find(&hosts(1, 2), 35).unwrap().link;
     let mut note = |opcode, psn| table.record(link, &packet(opcode, psn), false, false, NOW).unwrap();
     assert_eq!(note(opcode::SEND_ONLY, 0xff_ffff), Note::Nothing);
@@ -170,7 +171,7 @@ fn both_connect_at_once_to_the_same_queue_pairs() {
     table.hear(&hosts(2, 1), &request(6, 34, 200), NOW);
     assert_eq!(table.len(), 2);
     assert_eq!(
-        table.hear(&hosts(2, 1), &reply(6, 5, 34, 200), NOW),
+        table.hear(&hosts(2, 1), &reply(6, 5, 34, 100), NOW),
         Heard::Connected { opener: 17, responder: 34 }
     );
     assert_eq!(table.len(), 1);
