@@ -340,6 +340,7 @@ fn connections_of_real_adapters() {
     let Some(dir) = corpus::dir() else { return };
     let host = |mac, addresses| Host { mac, addresses, prefixes: "" };
     let mellanox = [host("08:c0:eb:da:e2:e6", "172.17.242.47"), host("08:c0:eb:da:e2:ca", "172.17.242.56")];
+    let nvme = [host("24:8a:07:2f:df:02", "2.2.2.1"), host("24:8a:07:2f:e0:5f", "2.2.2.3")];
     for (name, ends, gateway) in [
         ("roce_read_ibdump", mellanox, "172.17.242.1"),
         ("roce_write_ibdump", mellanox, "172.17.242.1"),
