@@ -4,6 +4,7 @@ use engine::{Gauge, Io, Ledger};
 use packet::{Backend, Buf, Nanos};
 use program::{DropReason, TenantId};
 use tables::flow::{FlowHash, FlowKey, Slot, Timeout};
+use wire::L4;
 
 use crate::action::{Action, Target};
 use crate::decide::{self, decide};
@@ -234,7 +235,7 @@ impl Edge {
 }
 
 /// What became of a decision.
-enum Remembered {
+pub(crate) enum Remembered {
     /// The table has it.
     At(Slot),
     /// The next packet is decided anew, at no great cost.

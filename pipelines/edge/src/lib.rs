@@ -87,10 +87,8 @@ impl Edge {
     /// A pipeline with an empty flow table. `seed` is drawn by the caller, so that nobody outside can aim at one
     /// bucket. Next hops that it resolves are written to `board`, one word per tunnel endpoint.
     pub fn new(limits: Limits, seed: u64, board: Arc<SharedWords>) -> Self {
-        let flows = FlowTable::new(limits.flows, limit::TENANTS, seed);
         Self {
-            members: vec![Membership::default(); flows.capacity()].into_boxed_slice(),
-            flows,
+            flows: FlowTable::new(limits.flows, limit::TENANTS, seed),
             qps: QpTable::new(limits.queue_pairs, limit::TENANTS, !seed),
             lanes: Box::new(Lanes::new()),
             next_hops: NextHops::new(board),

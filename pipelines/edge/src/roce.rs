@@ -8,7 +8,7 @@
 use engine::{Gauge, Ledger};
 use packet::Nanos;
 use program::{DropReason, Ingress, Learn, Order, Roce, TenantId, UnknownQp};
-use tables::flow::{FlowHash, FlowKey, Slot};
+use tables::flow::{FlowKey, Slot};
 use tables::qp::{Found, Heard, Hosts, Link, Packet, Refusal};
 use wire::icrc::{Check, verify};
 use wire::roce::{BTH_LEN, cm};
@@ -16,7 +16,8 @@ use wire::{Fragment, L4, Parsed, udp};
 
 use crate::action::{Action, Target};
 use crate::decide::{self, decide};
-use crate::judge::idle;
+use crate::judge::Remembered;
+use crate::state::{State, idle};
 use crate::{Edge, Tables, key};
 
 /// What a flow remembers of its queue pair.
@@ -27,6 +28,25 @@ pub(crate) struct Membership {
     answers_only: bool,
     /// Packets out of order are dropped.
     strict: bool,
+}
+
+const ANSWERS_ONLY: u32 = 1;
+const STRICT: u32 = 2;
+
+impl From<State> for Membership {
+    #[inline(always)]
+    fn from(State([end, serial, flags, _]): State) -> Self {
+        let link = Link::from_words([end, serial]);
+        Self { link, answers_only: flags & ANSWERS_ONLY != 0, strict: flags & STRICT != 0 }
+    }
+}
+
+impl From<Membership> for State {
+    fn from(member: Membership) -> Self {
+        let [end, serial] = member.link.words();
+        let answers_only = if member.answers_only { ANSWERS_ONLY } else { 0 };
+        Self([end, serial, answers_only | if member.strict { STRICT } else { 0 }, 0])
+    }
 }
 
 /// True for RoCEv2 to the queue pairs of management, which belong to no pair.
@@ -48,7 +68,7 @@ impl Edge {
         now: Nanos,
     ) -> Option<Action> {
         let action = self.flows.entry(slot).action;
-        let member = self.members[slot.0 as usize];
+        let member = Membership::from(self.flows.entry(slot).state);
         let packet = read(frame, &self.lanes.parsed[lane]);
         let refusal = if action.generation == tables.generation() {
             match self.qps.record(member.link, &packet, member.answers_only, member.strict, now) {
@@ -87,7 +107,7 @@ impl Edge {
             Some(Refusal::OutOfOrder) => Some(Action::drop(tables.generation(), DropReason::RoceOrder)),
             Some(Refusal::NotAnAnswer) => Some(Action::drop(tables.generation(), DropReason::PolicyDefault)),
             // What belonged to no pair may be an answer by now.
-            Some(Refusal::Stale) if self.members[slot.0 as usize].link.is_none() => {
+            Some(Refusal::Stale) if Membership::from(self.flows.entry(slot).state).link.is_none() => {
                 let packet = read(frame, &self.lanes.parsed[lane]);
                 match self.may_be_answer(&self.lanes.key[lane], &packet) {
                     true => Some(self.decide_roce_again(tables, slot, lane, frame, ledger, now)),
@@ -121,9 +141,8 @@ impl Edge {
             Target::Drop(_) => idle::REFUSED,
             _ => idle::DATAGRAMS,
         };
-        self.members[slot.0 as usize] = member;
         let entry = self.flows.entry_mut(slot);
-        (entry.action, entry.timeout) = (action, timeout);
+        (entry.action, entry.state, entry.timeout) = (action, member.into(), timeout);
         action
     }
 
@@ -149,10 +168,11 @@ impl Edge {
         } else {
             self.settle_roce(tables, lane, frame, ledger, now)
         };
-        if !self.remember(tables, hash, &key, action, idle::DATAGRAMS, frame.len(), now) {
-            ledger.count(Gauge::Uncached, 1);
+        match self.remember(tables, hash, &key, action, idle::DATAGRAMS, frame.len(), now) {
+            Remembered::At(slot) => self.flows.entry_mut(slot).state = member.into(),
+            Remembered::NotWorthIt => {}
+            Remembered::NoRoom => ledger.count(Gauge::Uncached, 1),
         }
-        self.join_pair(hash, &key, member);
         if manages { self.manage_roce(tables, lane, frame, action, ledger, now) } else { action }
     }
 
@@ -296,16 +316,9 @@ impl Edge {
         }
     }
 
-    /// Remembers which pair a new entry belongs to.
-    fn join_pair(&mut self, hash: FlowHash, key: &FlowKey, member: Membership) {
-        if let Some(slot) = self.flows.find(hash, key) {
-            self.members[slot.0 as usize] = member;
-        }
-    }
-
     /// The queue pair that the opener of a reply's pair sends to.
     pub(crate) fn answered_qp(&self, slot: Slot) -> Option<u32> {
-        let found = self.qps.follow(self.members[slot.0 as usize].link)?;
+        let found = self.qps.follow(Membership::from(self.flows.entry(slot).state).link)?;
         found.opened_qp.filter(|_| !found.is_opener)
     }
 }

@@ -53,6 +53,17 @@ impl Link {
     /// A link to nothing: always stale.
     pub const NONE: Self = Self { end: NONE, serial: 0 };
 
+    /// As two words; a link to nothing is two zeros.
+    pub const fn words(self) -> [u32; 2] {
+        [self.end.wrapping_add(1), self.serial]
+    }
+
+    /// The link of these words.
+    #[inline(always)]
+    pub const fn from_words([end, serial]: [u32; 2]) -> Self {
+        Self { end: end.wrapping_sub(1), serial }
+    }
+
     /// True for a link to nothing.
     pub fn is_none(self) -> bool {
         self.end == NONE
