@@ -244,7 +244,7 @@ impl List {
             half && entry.hosts == [dst, src] && length < 1 << 23 && at < length && near
         };
         let right: Vec<usize> =
-            self.entries.iter_mut().enumerate().filter(|(_, entry)| fits(&entry)).map(|(at, _)| at).collect();
+            self.entries.iter_mut().enumerate().filter(|(_, entry)| fits(entry)).map(|(at, _)| at).collect();
         let [index] = right[..] else { return None };
         self.entries[index].state = State::Paired;
         self.entries[index].sides[0].qp = Some(qp);
