@@ -11,4 +11,5 @@ pub mod host;
 pub mod policies;
 pub mod rig;
 pub mod scene;
+pub mod verbs;
 pub mod vxlan_peer;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use backends::memory::{self, MemoryBackend, MemoryBuf, Pool, Wire};
 use edge::{Edge, Facts, Limits, Log, LogRecord, Record, Tables};
 use engine::{
-    Account, Closing, Dump, DumpRequest, Dumped, Gauge, Layout, Ledger, LedgerReader, Peers, Worker,
+    Account, Closing, Dump, DumpRequest, Dumped, Gauge, Layout, Ledger, LedgerReader, Peers, Subject, Worker,
     WorkerId, WorkerPorts,
 };
 use packet::{Buf, Nanos, PortIo};
 use policy::Source;
-use program::{DropReason, FlowRecord, PortId, Program, TenantId, Traffic, VtepId, limit};
+use program::{DropReason, FlowRecord, PortId, Program, QueuePairRecord, TenantId, Traffic, VtepId, limit};
 use quiescent::{Publisher, SharedWords, ring::Consumer};
 use wire::Mac;
 
@@ -163,14 +163,26 @@ impl Rig {
 
     /// Every flow that one worker remembers.
     pub fn flows_of(&mut self, worker: usize) -> Vec<FlowRecord> {
-        self.dump_requests[worker].ask();
-        let mut flows = Vec::new();
+        let records = self.records(worker, Subject::Flows);
+        records.iter().filter_map(|record| record.flow(self.publisher.current())).collect()
+    }
+
+    /// Every pair of queue pairs that the workers know, as it is listed.
+    pub fn queue_pairs(&mut self) -> Vec<QueuePairRecord> {
+        let of = |rig: &mut Self, worker| rig.records(worker, Subject::QueuePairs);
+        let records: Vec<Record> = (0..self.workers.len()).flat_map(|worker| of(self, worker)).collect();
+        records.iter().filter_map(|record| record.queue_pair(self.publisher.current())).collect()
+    }
+
+    fn records(&mut self, worker: usize, subject: Subject) -> Vec<Record> {
+        self.dump_requests[worker].ask(subject);
+        let mut records = Vec::new();
         loop {
             self.poll();
             while let Some(step) = self.dump_requests[worker].answer() {
                 match step {
-                    Dumped::Record(record) => flows.push(record.name(self.publisher.current())),
-                    Dumped::End => return flows,
+                    Dumped::Record(record) => records.push(record),
+                    Dumped::End => return records,
                 }
             }
         }

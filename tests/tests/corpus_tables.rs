@@ -10,6 +10,7 @@ use scenarios::corpus::{self, Host};
 use scenarios::frames::{tunnel, untunnel};
 use scenarios::rig::{Rig, port_mac};
 use scenarios::scene::outer;
+use scenarios::verbs;
 
 /// What becomes of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -260,7 +261,7 @@ fn roce_marks_acknowledgements_and_notifications() {
     let mut rig = rig(A, B, GATEWAY, "egress: [{action: Accept, services: [{protocol: RoCEv2}]}]");
     let note = "forwarded; CE is not counted and no CNP is made yet (congestion control)";
     run("roce_ecn_ttl", &mut rig, on_port, &[(1..=11, Tunnelled, note)]);
-    run("roce_nak", &mut rig, on_port, &[(1..=10, Tunnelled, "forwarded; not counted as loss yet")]);
+    run("roce_nak", &mut rig, on_port, &[(1..=10, Tunnelled, "counted below, where the pair is known")]);
     let rows: &[Row] = &[
         (1..=2, Tunnelled, "forwarded; not acted on yet"),
         (3..=3, Dropped(UnexpectedVlan), "tenant ports have no VLANs"),
@@ -270,6 +271,61 @@ fn roce_marks_acknowledgements_and_notifications() {
         (9..=9, Dropped(SpoofedAddress), ""),
     ];
     run("roce_cnp", &mut rig, on_port, rows);
+}
+
+/// Red's queue pair 0x22 is connected to that of the other host.
+fn connected(qp: u32) -> Rig {
+    let mut rig = rig(A, B, GATEWAY, "egress: [{action: Accept, services: [{protocol: RoCEv2}]}]");
+    let ends = scenarios::frames::Ends {
+        src_mac: wire::Mac([2, 0, 0, 0, 0x0a, 1]),
+        dst_mac: wire::Mac([2, 0, 0, 0, 0x0b, 2]),
+        src: [10, 0, 1, 1],
+        dst: [10, 0, 2, 2],
+    };
+    assert_eq!(outcome(&mut rig, Entry::Port, &verbs::request(ends, 1, 0x22, 0)), Tunnelled);
+    assert_eq!(outcome(&mut rig, Entry::Tunnel, &verbs::reply(ends.reversed(), 2, 1, qp, 100)), Delivered);
+    rig
+}
+
+#[test]
+fn roce_negative_acknowledgements_by_syndrome() {
+    let mut rig = connected(0x11);
+    run("roce_nak", &mut rig, on_port, &[(1..=10, Tunnelled, "")]);
+    let pairs = rig.queue_pairs();
+    if corpus::dir().is_some() {
+        let expected = program::NakCounts {
+            psn_sequence: 1,
+            invalid_request: 1,
+            remote_access: 1,
+            remote_operational: 1,
+            invalid_rd: 1,
+            reserved: 1,
+        };
+        let opener = &pairs[0].opener;
+        assert_eq!((opener.packets, opener.rnr_naks, opener.naks, opener.out_of_order), (10, 2, expected, 0));
+    }
+}
+
+#[test]
+fn roce_notifications_and_retries_of_a_known_pair() {
+    let Some(dir) = corpus::dir() else { return };
+    // Frames 1, 3, 8 and 9 go to queue pair 0xd2 of the other host, 4 to 7 to 0x11.
+    for (qp, cnps, out_of_order) in [(0xd2, 2, 0), (0x11, 2, 1)] {
+        let mut rig = connected(qp);
+        for frame in corpus::made(&dir, "roce_cnp") {
+            outcome(&mut rig, on_port(&frame), &frame);
+        }
+        let opener = rig.queue_pairs()[0].opener.clone();
+        assert_eq!((opener.cnps, opener.out_of_order, opener.request_psn), (cnps, out_of_order, Some(99)));
+    }
+    let mut rig = connected(0x11);
+    for frame in corpus::made(&dir, "roce_ecn_ttl") {
+        outcome(&mut rig, on_port(&frame), &frame);
+    }
+    let opener = rig.queue_pairs()[0].opener.clone();
+    // Each PSN is there twice; the first packet is a MIDDLE without a FIRST, the UD one is not of this service.
+    assert_eq!((opener.retries, opener.gaps, opener.cnps, opener.out_of_order), (4, 0, 1, 2));
+    assert_eq!((opener.request_psn, opener.response_psn), (Some(103), Some(1)));
 }
 
 #[test]

@@ -188,6 +188,15 @@ pub struct Flows {
     pub truncated: bool,
 }
 
+/// Answer to `GET /v1/qps`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct QueuePairs {
+    /// In no order.
+    pub qps: Vec<program::QueuePairRecord>,
+    /// True when there are more than asked for.
+    pub truncated: bool,
+}
+
 /// One drop reason, an element of the answer to `GET /v1/drops`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Drop {

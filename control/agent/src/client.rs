@@ -17,7 +17,7 @@ use tokio::net::UnixStream;
 use crate::{
     api::{
         Applied, ApplyRequest, BODY_BYTES_MAX, CheckRequest, Checked, ConfirmRequest, Confirmed, Drop, Flows,
-        HistoryList, ProgramSummary, Refused, RollbackRequest, Rules, Status,
+        HistoryList, ProgramSummary, QueuePairs, Refused, RollbackRequest, Rules, Status,
     },
     files::sentence,
 };
@@ -153,6 +153,14 @@ impl Client {
     /// See [`ClientError`].
     pub fn flows(&self, limit: usize) -> Result<Flows, ClientError> {
         self.get(&format!("/v1/flows?limit={limit}"))
+    }
+
+    /// `GET /v1/qps`, at most `limit`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn queue_pairs(&self, limit: usize) -> Result<QueuePairs, ClientError> {
+        self.get(&format!("/v1/qps?limit={limit}"))
     }
 
     /// `GET /v1/rules`, at most `limit`.

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use program::{FlowRecord, Generation, Program, Report};
+use program::{FlowRecord, Generation, Program, QueuePairRecord, Report};
 
 /// The data plane as the control plane sees it. Methods may block for up to about a second; the server calls them from
 /// threads that may wait, and never calls [`DataPlane::publish`] twice at the same time.
@@ -24,6 +24,8 @@ pub trait DataPlane: Send + Sync + 'static {
 
     /// At most `limit` of the flow entries that are wanted, of all that there are.
     fn flows_wanted(&self, wanted: &dyn Fn(&FlowRecord) -> bool, limit: usize) -> Vec<FlowRecord>;
+    /// At most `limit` queue pairs, of any worker.
+    fn queue_pairs(&self, limit: usize) -> Vec<QueuePairRecord>;
 }
 
 /// Every worker runs the new program.

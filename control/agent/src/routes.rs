@@ -18,7 +18,7 @@ use crate::{
     DataPlane,
     api::{
         ApplyRequest, BODY_BYTES_MAX, By, CheckRequest, ConfirmRequest, Flows, LIMIT_DEFAULT, LIMIT_MAX,
-        Refused, RollbackRequest,
+        QueuePairs, Refused, RollbackRequest,
     },
     applier::Applier,
     apply::{self, Refusal},
@@ -44,6 +44,7 @@ pub(crate) fn router(keeper: Arc<Keeper>) -> Router {
         .route("/v1/drops", get(drops))
         .route("/v1/neighbours", get(neighbours))
         .route("/v1/flows", get(flows))
+        .route("/v1/qps", get(qps))
         .route("/v1/rules", get(rules))
         .route("/v1/explain", get(explain_query).post(explain))
         .route("/v1/plan", post(plan))
@@ -89,6 +90,17 @@ async fn flows(api: State<Api>, RawQuery(query): RawQuery) -> Response {
         let truncated = flows.len() > limit;
         flows.truncate(limit);
         Ok(Flows { flows, truncated })
+    };
+    api.answer(find).await
+}
+
+async fn qps(api: State<Api>, RawQuery(query): RawQuery) -> Response {
+    let find = move |plane: &dyn DataPlane| {
+        let limit = limit(query.as_deref())?;
+        let mut qps = plane.queue_pairs(limit + 1);
+        let truncated = qps.len() > limit;
+        qps.truncate(limit);
+        Ok(QueuePairs { qps, truncated })
     };
     api.answer(find).await
 }

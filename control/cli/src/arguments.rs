@@ -211,6 +211,12 @@ pub(crate) enum What {
         #[arg(long, value_name = "NUMBER", default_value_t = LIMIT_DEFAULT, value_parser = limit)]
         limit: usize,
     },
+    /// Queue pairs of RoCEv2 that talk to each other
+    Qps {
+        /// At most so many
+        #[arg(long, value_name = "NUMBER", default_value_t = LIMIT_DEFAULT, value_parser = limit)]
+        limit: usize,
+    },
     /// Rules, where they were written and which ports ask them
     Rules {
         /// At most so many

@@ -106,6 +106,11 @@ fn words(explanation: &Explanation) -> String {
         });
         line("quotes", format!("{packet}{}", quoted.why));
         quoted.lists.iter().for_each(|list| out.push_str(&rules(list)));
+    if explanation.needs_queue_pair {
+        line(
+            "pair",
+            "its queue pair must be a known one: the tenant denies unknown ones (roce.unknownQp)".into(),
+        );
     }
     explanation.lists.iter().for_each(|list| out.push_str(&rules(list)));
     out

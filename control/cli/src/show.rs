@@ -1,10 +1,13 @@
 //! `floodway show`: each answer of the daemon as a table.
 
 use agent::{
-    api::{self, Drop, DropPlace, Flows, ProgramSummary, Rules},
+    api::{self, Drop, DropPlace, Flows, ProgramSummary, QueuePairs, Rules},
     client::{Client, ClientError},
 };
-use program::{DropCount, FlowRecord, NeighbourReport, PortReport, Report, TenantReport, WorkerReport};
+use program::{
+    DropCount, FlowRecord, NeighbourReport, PortReport, QueuePairRecord, QueuePairSide, Report, TenantReport,
+    WorkerReport,
+};
 use serde::Serialize;
 
 use crate::{
@@ -36,6 +39,10 @@ fn shown(client: &Client, what: What, output: Output) -> Result<Outcome, ClientE
         What::Flows { limit } => {
             let answer = client.flows(limit)?;
             Outcome::answer(output, &answer, flows).with_note(output, &cut(answer.truncated, limit))
+        }
+        What::Qps { limit } => {
+            let answer = client.queue_pairs(limit)?;
+            Outcome::answer(output, &answer, qps).with_note(output, &cut(answer.truncated, limit))
         }
         What::Rules { limit } => {
             let answer = client.rules(limit)?;
@@ -94,6 +101,8 @@ fn status(status: &Status) -> String {
                 .to_string(),
         ),
         ("scanned", plural(scanned as usize, "rule list")),
+        ("qps", format!("{} of {}", total(|w| w.queue_pairs), total(|w| w.queue_pair_capacity))),
+        ("untracked", total(|w| w.untracked).to_string()),
     ]);
     let line = |(name, value): &(&str, String)| {
         format!("{name:10}{}\n", if value.is_empty() { "-" } else { value.as_str() })
@@ -200,6 +209,54 @@ fn flows(answer: &Flows) -> String {
         ]
     };
     render(&columns, answer.flows.iter().map(row))
+}
+
+fn qps(answer: &QueuePairs) -> String {
+    let columns = [
+        text("TENANT"),
+        text("TYPE"),
+        text("STATE"),
+        text("SRC"),
+        text("SRC-QP"),
+        text("DST"),
+        text("DST-QP"),
+        number("PACKETS"),
+        number("BYTES"),
+        number("PSN"),
+        number("GAPS"),
+        number("RETRIES"),
+        number("NAKS"),
+        number("RNR"),
+        number("CNPS"),
+        number("ORDER"),
+    ];
+    let qp = |side: &QueuePairSide| side.qp.map_or_else(|| "-".into(), |qp| format!("{qp:#x}"));
+    // One line for what each side sends.
+    let row = |pair: &QueuePairRecord, from: &QueuePairSide, to: &QueuePairSide| {
+        vec![
+            pair.tenant.clone(),
+            pair.service.clone(),
+            pair.state.clone(),
+            from.address.to_string(),
+            qp(from),
+            to.address.to_string(),
+            qp(to),
+            from.packets.to_string(),
+            from.bytes.to_string(),
+            from.request_psn.map_or_else(|| "-".into(), |psn| psn.to_string()),
+            from.gaps.to_string(),
+            from.retries.to_string(),
+            from.naks.sum().to_string(),
+            from.rnr_naks.to_string(),
+            from.cnps.to_string(),
+            from.out_of_order.to_string(),
+        ]
+    };
+    let rows = answer
+        .qps
+        .iter()
+        .flat_map(|pair| [row(pair, &pair.opener, &pair.peer), row(pair, &pair.peer, &pair.opener)]);
+    render(&columns, rows)
 }
 
 fn rules(answer: &Rules) -> String {

@@ -257,6 +257,8 @@ misses    20
 uncached  0
 held      4
 scanned   0 rule lists
+qps       2 of 32768
+untracked 0
 "
     );
     // When it was applied is another time at each run.
@@ -342,6 +344,20 @@ red     red0  fabric  10.1.0.10  10.1.0.20  tcp 40000 > 5201  accept   p/red.yam
     let output = show(&server, &["flows"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 4);
     assert!(output.stderr.is_empty());
+}
+
+#[test]
+fn show_qps_has_a_line_for_each_side() {
+    let server = applied();
+    let expected = "\
+TENANT  TYPE  STATE  SRC        SRC-QP  DST        DST-QP  PACKETS  BYTES      PSN  GAPS  RETRIES  NAKS  RNR  CNPS  ORDER
+red     rc    open   10.1.0.10  0x139   10.1.0.20  0x169        12  12000  7010278     1        2     5    4     3      0
+red     rc    open   10.1.0.20  0x169   10.1.0.10  0x139         9   9000  7010278     1        2     5    4     3      0
+";
+    assert_ends(&show(&server, &["qps"]), 0, expected, "");
+    let output = show(&server, &["qps", "--output", "json"]);
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["qps"][0]["peer"]["naks"]["psn_sequence"], 5);
 }
 
 #[test]

@@ -123,6 +123,10 @@ fn good() -> Vec<Value> {
     vec![
         tenant(json!({"vni": 1})),
         tenant(json!({"vni": 0xff_ffff, "ports": [port], "quota": {"flows": 1, "fragments": 8192}})),
+        tenant(json!({"vni": 7, "quota": {}})),
+        tenant(
+            json!({"vni": 7, "quota": {"queuePairs": 1}, "roce": {"learn": "ConnectionManager", "unknownQp": "Deny", "order": "Drop"}}),
+        ),
         tenant(json!({"vni": 7, "gateway": {"mac": MAC, "addresses": ["10.0.0.254", "fd00::1"]}})),
         tenant(
             json!({"vni": 7, "remotes": [{"vtep": "far", "mac": MAC, "addresses": ["10.0.0.3"], "prefixes": ["10.9.0.0/16"]}]}),
@@ -170,6 +174,9 @@ fn bad() -> Vec<Value> {
         tenant(json!({"vni": "7"})),
         tenant(json!({"vni": 7, "vnis": []})),
         tenant(json!({"vni": 7, "quota": {"fragments": 8193}})),
+        tenant(json!({"vni": 7, "quota": {"queuePairs": 0}})),
+        tenant(json!({"vni": 7, "roce": {"learn": "traffic"}})),
+        tenant(json!({"vni": 7, "roce": {"unknownQp": "Drop"}})),
         tenant(json!({"vni": 7, "ports": [{"port": "red0", "mac": "02:00", "addresses": ["10.0.0.1"]}]})),
         tenant(json!({"vni": 7, "ports": [{"port": "Red0", "mac": MAC, "addresses": ["10.0.0.1"]}]})),
         policy(json!({"tenant": "red", "priority": 65536})),

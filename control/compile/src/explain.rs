@@ -11,10 +11,11 @@ mod quoted;
 mod spelling;
 mod words;
 
-use std::net::IpAddr;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use program::{
-    DropReason, Flow, Ingress, Place, Port, Program, Rule, RuleId, RuleListId, Service, Tier, Verdict,
+    DropReason, Flow, Ingress, Place, Port, Program, Rule, RuleId, RuleListId, Service, ServiceMatch, Tier,
+    UnknownQp, Verdict,
 };
 use wire::{Fragment, Mac};
 
@@ -34,6 +35,8 @@ pub const RULES_SHOWN_MAX: usize = 1000;
 /// ICMP types that are errors about another packet (RFC 792), as the data plane takes them.
 const ICMP_ERRORS: [u8; 5] = [3, 4, 5, 11, 12];
 const ICMP_REDIRECT: u8 = 5;
+/// Queue pairs have 24 bits.
+const QP_MAX: u32 = 0xff_ffff;
 
 /// A packet of a tenant, as its headers say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,8 +145,11 @@ fn fate(program: &Program, packet: &Packet, told: &mut Explanation) -> Result<Ou
     if let Err(refused) = judged {
         let by_rules = matches!(refused.reason, DropReason::PolicyDeny | DropReason::PolicyDefault);
         told.passes_as_answer = by_rules && !is_echo_request(flow.service) && is_open_to(program, mirror);
+        told.passes_as_answer |= by_rules && may_answer_roce(program, packet);
         return Err(refused.reason);
     }
+    told.needs_queue_pair = matches!(flow.service, Service::Roce(qp) if qp > wire::roce::cm::QP)
+        && tenant.roce.unknown_qp == UnknownQp::Deny;
     told.replies = Some(replies(program, packet, mirror));
     deliver(program, packet, told)
 }
@@ -343,8 +349,8 @@ fn is_open_to(program: &Program, flow: Option<Flow>) -> bool {
     flow.is_some_and(|flow| program.judge(&flow).is_ok())
 }
 
-/// The flow of the packets in the other direction; `None` where it cannot be told: RoCEv2, whose other queue pair is
-/// not in the packet, later fragments, ICMP that is no echo, and where the destination is nowhere.
+/// The flow of the packets in the other direction; `None` where it cannot be told from headers: RoCEv2, whose other queue
+/// pair is not in the packet, later fragments, ICMP that is no echo, and where the destination is nowhere.
 pub(crate) fn mirror(program: &Program, packet: &Packet) -> Option<Flow> {
     let flow = &packet.flow;
     if packet.fragment == Fragment::Later {
@@ -363,8 +369,34 @@ pub(crate) fn mirror(program: &Program, packet: &Packet) -> Option<Flow> {
         Service::Opaque(protocol) => (Service::Opaque(protocol), 0),
         Service::Icmp(..) | Service::Icmpv6(..) | Service::Roce(_) => return None,
     };
+    reversed(program, flow, service, src_port)
+}
+
+/// A flow from the receiver of `flow` to its sender; `None` where the receiver is nowhere.
+pub(crate) fn reversed(program: &Program, flow: &Flow, service: Service, src_port: u16) -> Option<Flow> {
     let ingress = Ingress::from(program.tenant(flow.tenant)?.locate(flow.dst)?.0);
     Some(Flow { tenant: flow.tenant, ingress, src: flow.dst, dst: flow.src, service, src_port })
+}
+
+/// True when the receiver may open RoCEv2 to some queue pair of the sender's: then what is refused may be its answer.
+/// Every queue pair at which a rule that is asked begins or ends is tried, so that none is left out.
+fn may_answer_roce(program: &Program, packet: &Packet) -> bool {
+    let Service::Roce(own) = packet.flow.service else { return false };
+    let opens = |qp| is_open_to(program, reversed(program, &packet.flow, Service::Roce(qp), 0));
+    let is_fragment = packet.fragment != Fragment::None;
+    if is_fragment || own <= wire::roce::cm::QP {
+        return !is_fragment && opens(own);
+    }
+    let back = reversed(program, &packet.flow, packet.flow.service, 0);
+    let Some(way) = back.and_then(|back| program.way(&back).ok()) else { return false };
+    let lists = [way.egress, way.ingress].into_iter().flatten();
+    let asked = lists.flat_map(|list| program.rules.list(list)).filter_map(|(_, rule)| rule);
+    let edges = asked.flat_map(|rule| &rule.services).filter_map(|service| match service {
+        ServiceMatch::Roce(range) => Some([range.first, range.last.saturating_add(1)]),
+        _ => None,
+    });
+    let edges: BTreeSet<u32> = edges.flatten().chain([wire::roce::cm::QP + 1]).collect();
+    edges.into_iter().filter(|qp| (wire::roce::cm::QP + 1..=QP_MAX).contains(qp)).any(opens)
 }
 
 fn is_echo_request(service: Service) -> bool {

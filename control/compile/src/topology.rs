@@ -4,8 +4,8 @@ use std::{cmp::Reverse, collections::BTreeMap, net::IpAddr};
 
 use policy::{Diagnostics, Dscp, Policy};
 use program::{
-    Device, DscpMode, Endpoint, Place, Port, PortId, Program, Route, Tenant, TenantId, Uplink, Vni, Vtep,
-    VtepId, limit,
+    Device, DscpMode, Endpoint, Learn, Order, Place, Port, PortId, Program, Roce, Route, Tenant, TenantId,
+    UnknownQp, Uplink, Vni, Vtep, VtepId, limit,
 };
 
 use crate::{error, ids::Ids, rules::PortLists};
@@ -111,9 +111,28 @@ pub(crate) fn tenants(
             flow_quota: tenant.flow_quota,
             fragment_quota: tenant.fragment_quota,
             connections: tenant.connections,
+            queue_pair_quota: tenant.queue_pair_quota,
+            roce: roce(tenant.roce),
         });
     }
     table
+}
+
+fn roce(roce: policy::Roce) -> Roce {
+    Roce {
+        learn: match roce.learn {
+            policy::Learn::Traffic => Learn::Traffic,
+            policy::Learn::ConnectionManager => Learn::ConnectionManager,
+        },
+        unknown_qp: match roce.unknown_qp {
+            policy::UnknownQp::Accept => UnknownQp::Accept,
+            policy::UnknownQp::Deny => UnknownQp::Deny,
+        },
+        order: match roce.order {
+            policy::Order::Count => Order::Count,
+            policy::Order::Drop => Order::Drop,
+        },
+    }
 }
 
 fn endpoints(tenant: &policy::Tenant, ports: &PortsByName, vteps: &VtepsByName) -> Vec<Endpoint> {

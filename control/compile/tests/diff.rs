@@ -347,6 +347,7 @@ fn open_flows_are_judged_by_the_new_program() {
         src: "10.1.0.10".parse().unwrap(),
         dst: "10.1.0.20".parse().unwrap(),
         service: service.into(),
+        answers: String::new(),
         verdict: verdict.into(),
         rule: String::new(),
         to: "fabric".into(),

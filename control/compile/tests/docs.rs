@@ -44,6 +44,8 @@ fn the_bounds_are_those_of_the_code() {
     assert!(row("`quota.flows`").contains(&policy::FLOW_QUOTA_MAX.to_string()));
     assert!(row("`quota.fragments`").contains(&policy::FRAGMENT_QUOTA_DEFAULT.to_string()));
     assert!(row("`quota.fragments`").contains(&policy::FRAGMENT_QUOTA_MAX.to_string()));
+    assert!(row("`quota.queuePairs`").contains(&policy::QUEUE_PAIR_QUOTA_DEFAULT.to_string()));
+    assert!(row("`quota.queuePairs`").contains(&policy::QUEUE_PAIR_QUOTA_MAX.to_string()));
     assert!(row("`ports[].mtu`").contains(&format!(
         "{} to {}",
         policy::MTU_BYTES_MIN,

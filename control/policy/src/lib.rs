@@ -27,9 +27,10 @@ pub use import::{Format, IMPORTED_MARK, Imported, ImportedFile, UNFOLDED_RULES_M
 pub use kinds::{
     Action, ClusterNetworkPolicy, ClusterTier, Direction, Dscp, End, Expect, FLOW_QUOTA_DEFAULT,
     FLOW_QUOTA_MAX, FRAGMENT_QUOTA_DEFAULT, FRAGMENT_QUOTA_MAX, Fabric, FabricPort, Gateway, Hosts,
-    InterfaceAddress, Labels, MTU_BYTES_MAX, MTU_BYTES_MIN, NAMESPACE_LABEL, NamedPort, NetworkPolicy,
-    Operator, Peer, Pod, PortSelector, PrefixTag, Protocol, Remote, Requirement, Rule, Selector, Service,
-    Statement, Tenant, TenantPolicy, TenantPort, Uplink, Vtep, default_gateway_mac, has_labels,
+    InterfaceAddress, Labels, Learn, MTU_BYTES_MAX, MTU_BYTES_MIN, NAMESPACE_LABEL, NamedPort, NetworkPolicy,
+    Operator, Order, Peer, Pod, PortSelector, PrefixTag, Protocol, QUEUE_PAIR_QUOTA_DEFAULT,
+    QUEUE_PAIR_QUOTA_MAX, Remote, Requirement, Roce, Rule, Selector, Service, Statement, Tenant,
+    TenantPolicy, TenantPort, UnknownQp, Uplink, Vtep, default_gateway_mac, has_labels,
 };
 pub use name::Name;
 pub use position::{Position, Spanned};

@@ -41,6 +41,7 @@ fn defaults_are_those_of_the_page() {
         (tenant.flow_quota, tenant.fragment_quota, tenant.gateway.addresses.len()),
         (65_536, 1_024, 0)
     );
+    assert_eq!((tenant.queue_pair_quota, tenant.roce), (4_096, policy::Roce::default()));
     assert_eq!((policy.policies[0].priority, &policy.policies[0].ports), (1000, &PortSelector::All));
 }
 
@@ -208,4 +209,23 @@ fn tags_and_tenants_are_peers() {
     );
     assert_eq!(parsed.warnings.to_string(), "more.yaml:3:18: warning: no rule uses tag lab\n");
     assert_eq!(parsed.policy.tags[0].prefixes[0].value.to_string(), "10.7.0.0/16");
+}
+
+#[test]
+fn settings_of_rocev2() {
+    let tenant = |settings: &str| {
+        let parsed = read(&format!(
+            "apiVersion: floodway.dev/v1alpha1\nkind: Tenant\nmetadata: {{name: t}}\nspec: {{vni: 7, {settings}}}\n"
+        ));
+        parsed.policy.tenant("t").unwrap().clone()
+    };
+    let strict =
+        tenant("roce: {learn: ConnectionManager, unknownQp: Deny, order: Drop}, quota: {queuePairs: 9}");
+    let expected = policy::Roce {
+        learn: policy::Learn::ConnectionManager,
+        unknown_qp: policy::UnknownQp::Deny,
+        order: policy::Order::Drop,
+    };
+    assert_eq!((strict.roce, strict.queue_pair_quota, strict.flow_quota), (expected, 9, 65_536));
+    assert_eq!(tenant("roce: {order: Count}").roce, policy::Roce::default());
 }

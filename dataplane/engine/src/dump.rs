@@ -1,19 +1,28 @@
-//! Flow records on request, a few per poll, so that listing a full table never holds up a packet.
+//! Records of flows and queue pairs on request, a few per poll, so that listing a full table never holds up a packet.
 
 use quiescent::ring::{self, Consumer, Producer};
 
 /// Records copied in one poll.
 const RECORDS_PER_POLL: usize = 32;
 
-/// Ask a worker for its flows.
+/// What is listed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Subject {
+    /// Flow entries.
+    Flows,
+    /// Queue pairs.
+    QueuePairs,
+}
+
+/// Ask a worker for what it remembers.
 pub struct DumpRequest<R> {
-    requests: Producer<()>,
+    requests: Producer<Subject>,
     replies: Consumer<Dumped<R>>,
 }
 
 /// One step of an answer.
 pub enum Dumped<R> {
-    /// A flow.
+    /// One of them.
     Record(R),
     /// There are no more.
     End,
@@ -21,9 +30,9 @@ pub enum Dumped<R> {
 
 /// The worker's end.
 pub struct Dump<R> {
-    requests: Consumer<()>,
+    requests: Consumer<Subject>,
     replies: Producer<Dumped<R>>,
-    position: Option<usize>,
+    position: Option<(Subject, usize)>,
 }
 
 impl<R> Dump<R> {
@@ -35,18 +44,22 @@ impl<R> Dump<R> {
     }
 
     /// Goes on with the answer, as far as the ring has room.
-    pub(crate) fn advance(&mut self, dump: impl FnOnce(usize, usize, &mut dyn FnMut(R)) -> Option<usize>) {
-        if self.position.is_none() && self.requests.pop().is_ok() {
-            self.position = Some(0);
+    pub(crate) fn advance(
+        &mut self,
+        dump: impl FnOnce(Subject, usize, usize, &mut dyn FnMut(R)) -> Option<usize>,
+    ) {
+        if self.position.is_none() {
+            self.position = self.requests.pop().ok().map(|subject| (subject, 0));
         }
-        let Some(from) = self.position else { return };
+        let Some((subject, from)) = self.position else { return };
         if self.replies.slots() <= RECORDS_PER_POLL {
             return;
         }
-        self.position = dump(from, RECORDS_PER_POLL, &mut |record| {
+        let next = dump(subject, from, RECORDS_PER_POLL, &mut |record| {
             // There is room: the slots were counted above.
             let _ = self.replies.push(Dumped::Record(record));
         });
+        self.position = next.map(|next| (subject, next));
         if self.position.is_none() {
             let _ = self.replies.push(Dumped::End);
         }
@@ -55,8 +68,8 @@ impl<R> Dump<R> {
 
 impl<R> DumpRequest<R> {
     /// Starts an answer from the table's beginning. Whatever is left of an earlier one is to be read first.
-    pub fn ask(&mut self) {
-        let _ = self.requests.push(());
+    pub fn ask(&mut self, subject: Subject) {
+        let _ = self.requests.push(subject);
     }
 
     /// The next step of the answer, if it is there yet.

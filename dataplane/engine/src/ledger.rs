@@ -60,6 +60,12 @@ pub enum Gauge {
     Uncached,
     /// TCP segments outside their connection's windows, dropped or not.
     OutOfWindow,
+    /// Queue pairs in the table.
+    QueuePairs,
+    /// Queue pairs at most.
+    QueuePairCapacity,
+    /// Queue pairs that found no room in the table.
+    Untracked,
     /// The generation that it runs.
     Generation,
     /// Packets given to other workers.

@@ -12,7 +12,7 @@ mod outbox;
 mod peers;
 mod worker;
 
-pub use dump::{Dump, DumpRequest, Dumped};
+pub use dump::{Dump, DumpRequest, Dumped, Subject};
 pub use hold::{Held, Hold, Queue};
 pub use layout::{Layout, Owner, WorkerId};
 pub use ledger::{Account, Gauge, Ledger, LedgerReader, Logged, Tally};

@@ -5,7 +5,7 @@ use program::{DropReason, PortId};
 use quiescent::publish::{Epoch, Reader};
 use quiescent::ring::Consumer;
 
-use crate::dump::Dump;
+use crate::dump::{Dump, Subject};
 use crate::layout::{Owner, WorkerId};
 use crate::peers::{Closing, Handed, Inbox, Peers};
 use crate::{Account, Gauge, Hold, Ledger, Outbox, Tally};
@@ -14,7 +14,7 @@ use crate::{Account, Gauge, Hold, Ledger, Outbox, Tally};
 pub trait Pipeline<B: Backend> {
     /// What the control plane publishes for it.
     type Tables: Send + Sync;
-    /// What a dump of its flows yields.
+    /// What a dump of what it remembers yields.
     type Record: Send;
 
     /// Takes in a new generation; called once per generation, before the first burst that sees it.
@@ -43,8 +43,14 @@ pub trait Pipeline<B: Backend> {
     /// Does what is due (ageing, neighbour requests); returns when it wants to be called again.
     fn tick(&mut self, tables: &Self::Tables, io: &mut Io<B>, now: Nanos) -> Nanos;
 
-    /// Up to `count` flow records from position `from` on; returns where to go on, `None` at the end.
-    fn dump(&self, from: usize, count: usize, sink: &mut dyn FnMut(Self::Record)) -> Option<usize>;
+    /// Up to `count` records from position `from` on; returns where to go on, `None` at the end.
+    fn dump(
+        &self,
+        subject: Subject,
+        from: usize,
+        count: usize,
+        sink: &mut dyn FnMut(Self::Record),
+    ) -> Option<usize>;
 }
 
 /// What a pipeline sends and counts with.
@@ -178,7 +184,7 @@ impl<B: Backend, P: Pipeline<B>> Worker<B, P> {
             self.deadline = pipeline.tick(tables, io, now);
         }
         io.outbox.flush(&mut io.ledger);
-        dump.advance(|from, count, sink| pipeline.dump(from, count, sink));
+        dump.advance(|subject, from, count, sink| pipeline.dump(subject, from, count, sink));
         io.ledger.set(Gauge::Held, io.hold.len() as u64);
         io.ledger.count(Gauge::Polls, 1);
         io.ledger.count(Gauge::IdlePolls, u64::from(received == 0));

@@ -69,6 +69,10 @@ reasons! {
     SctpTag = "sctp-tag",
     /// An ICMP echo reply to no request of late.
     UnaskedEchoReply = "unasked-echo-reply",
+    /// RoCEv2 that rules allow to a queue pair that nobody is known to have, where the tenant denies that.
+    UnknownQueuePair = "unknown-queue-pair",
+    /// A RoCEv2 opcode that does not follow the one before it, where the tenant drops such.
+    RoceOrder = "roce-order",
     /// An ICMP error that quotes no flow of this tenant, or what was not sent.
     UnrelatedIcmpError = "unrelated-icmp-error",
     /// IPv4 source route options, or an IPv6 routing header of type 0.

@@ -16,7 +16,8 @@ pub use drops::DropReason;
 pub use flow::{Allowed, Answers, Flow, Ingress, Refused, Way};
 pub use ids::{Generation, PortId, RuleId, RuleListId, TenantId, Vni, VtepId};
 pub use report::{
-    DropCount, FlowRecord, LogCount, NeighbourReport, PortReport, Report, TenantReport, Traffic, WorkerReport,
+    DropCount, FlowRecord, LogCount, NakCounts, NeighbourReport, PortReport, QueuePairRecord, QueuePairSide,
+    Report, TenantReport, Traffic, WorkerReport,
 };
 pub use rule_sets::{PlacedSet, RuleSet, RuleSets};
 pub use rules::{
@@ -24,7 +25,8 @@ pub use rules::{
     Verdict,
 };
 pub use topology::{
-    Connections, Device, DscpMode, Endpoint, MidStream, Place, Port, Route, Tenant, Uplink, Vtep, Windows,
+    Connections, Device, DscpMode, Endpoint, Learn, MidStream, Order, Place, Port, Roce, Route, Tenant,
+    UnknownQp, Uplink, Vtep, Windows,
 };
 
 /// Bounds of one program; `check` refuses files that exceed them.

@@ -55,6 +55,15 @@ pub struct WorkerReport {
     pub unfinished: u64,
     /// Lists of rules that misses go through one rule after the other, since they are too large to be compiled.
     pub scanned_lists: u64,
+    /// Queue pairs known.
+    #[serde(default)]
+    pub queue_pairs: u64,
+    /// Queue pairs known at most.
+    #[serde(default)]
+    pub queue_pair_capacity: u64,
+    /// Queue pairs that were not tracked, since the table or the tenant's quota was full.
+    #[serde(default)]
+    pub untracked: u64,
 }
 
 /// Packets and bytes, both ways. Bytes are those of Ethernet frames without FCS.
@@ -147,6 +156,9 @@ pub struct FlowRecord {
     pub dst: IpAddr,
     /// Protocol and ports, identifier or queue pair, as text.
     pub service: String,
+    /// Of a reply of RoCEv2: the service of the flow that it answers; else empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub answers: String,
     /// `accept`, or the reason why not.
     pub verdict: String,
     /// `file:line` of the rule; empty for the default and for replies.
@@ -157,4 +169,80 @@ pub struct FlowRecord {
     pub packets: u64,
     /// Bytes so far.
     pub bytes: u64,
+}
+
+/// Two queue pairs that talk to each other, as one worker knows them.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct QueuePairRecord {
+    /// The tenant's name.
+    pub tenant: String,
+    /// `rc`, `uc`, `xrc`; `ud` while the queue pair of a service of datagrams is asked for.
+    pub service: String,
+    /// `requested`, `replied`, `open` or `closing` as the connection manager has it; `half` or `paired` when learned from
+    /// traffic.
+    pub state: String,
+    /// The side that sent the REQ, or the first request that was seen.
+    pub opener: QueuePairSide,
+    /// The other side.
+    pub peer: QueuePairSide,
+}
+
+/// One side, and what it has sent.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct QueuePairSide {
+    /// Its host.
+    pub address: IpAddr,
+    /// Its queue pair; `null` while it is not known.
+    pub qp: Option<u32>,
+    /// PSN of its last request; of a connection without one, the PSN before its first.
+    pub request_psn: Option<u32>,
+    /// PSN of its last response.
+    pub response_psn: Option<u32>,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Times that the PSN of its requests jumped ahead.
+    pub gaps: u32,
+    /// Times that the PSN of its requests went back: it sent again.
+    pub retries: u32,
+    /// Packets whose opcode did not follow that of the packet before them.
+    pub out_of_order: u32,
+    /// Congestion notifications.
+    pub cnps: u32,
+    /// "Receiver not ready".
+    pub rnr_naks: u32,
+    /// Other negative acknowledgements.
+    pub naks: NakCounts,
+}
+
+/// Negative acknowledgements by syndrome.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct NakCounts {
+    /// PSN sequence error.
+    pub psn_sequence: u32,
+    /// Invalid request.
+    pub invalid_request: u32,
+    /// Remote access error.
+    pub remote_access: u32,
+    /// Remote operational error.
+    pub remote_operational: u32,
+    /// Invalid RD request.
+    pub invalid_rd: u32,
+    /// Reserved encodings.
+    pub reserved: u32,
+}
+
+impl NakCounts {
+    /// All of them.
+    pub const fn sum(&self) -> u64 {
+        let Self { psn_sequence, invalid_request, remote_access, remote_operational, invalid_rd, reserved } =
+            *self;
+        psn_sequence as u64
+            + invalid_request as u64
+            + remote_access as u64
+            + remote_operational as u64
+            + invalid_rd as u64
+            + reserved as u64
+    }
 }

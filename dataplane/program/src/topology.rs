@@ -77,6 +77,10 @@ pub struct Tenant {
     pub fragment_quota: u32,
     /// How strictly its TCP connections are followed.
     pub connections: Connections,
+    /// Most queue pairs of this tenant that all workers together know.
+    pub queue_pair_quota: u32,
+    /// How its RoCEv2 is treated beyond its rules.
+    pub roce: Roce,
 }
 
 /// How strictly TCP connections are followed.
@@ -106,6 +110,47 @@ pub enum Windows {
     Strict,
     /// It is counted and passes; the connection's windows are not checked from then on.
     Loose,
+}
+
+/// What a tenant asks for its RoCEv2 beyond its rules. Rules are asked first: nothing here lets in what they refuse.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Roce {
+    /// How queue pairs become known.
+    pub learn: Learn,
+    /// What becomes of a packet that rules allow and that belongs to no known queue pair.
+    pub unknown_qp: UnknownQp,
+    /// What becomes of a packet whose opcode does not follow that of the packet before it.
+    pub order: Order,
+}
+
+/// How queue pairs become known.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Learn {
+    /// From the connection manager's messages, and from requests that rules allow.
+    #[default]
+    Traffic,
+    /// From the connection manager's messages alone.
+    ConnectionManager,
+}
+
+/// What becomes of a packet to an unknown queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum UnknownQp {
+    /// Rules suffice.
+    #[default]
+    Accept,
+    /// It is dropped.
+    Deny,
+}
+
+/// What becomes of a packet out of order.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Order {
+    /// It is counted.
+    #[default]
+    Count,
+    /// It is counted and dropped.
+    Drop,
 }
 
 impl Tenant {

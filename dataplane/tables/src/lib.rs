@@ -11,4 +11,5 @@ pub mod fragments;
 pub mod lpm;
 pub mod neighbour;
 pub mod prefix;
+pub mod qp;
 pub mod wheel;

@@ -3,6 +3,8 @@
 //! On the wire: UDP with destination port [`PORT`], [`Bth`], the extension headers that the opcode names
 //! ([`headers`]), payload, 0 to 3 bytes of padding, 4 bytes of ICRC.
 
+pub mod cm;
+
 use zerocopy::{
     FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned,
     network_endian::{U16, U32, U64},

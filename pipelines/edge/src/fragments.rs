@@ -107,7 +107,7 @@ impl Edge {
     ) {
         self.lanes.key[lane] = *flow;
         let slot = self.flows.find(self.flows.hash(flow), flow);
-        let known = slot.and_then(|slot| self.hit(tables, slot, lane, buf.bytes(), now));
+        let known = slot.and_then(|slot| self.hit(tables, slot, lane, buf.bytes(), &mut io.ledger, now));
         let action = known.unwrap_or_else(|| self.settle(tables, flow, now));
         self.forward(tables, lane, buf, action, io, now);
     }

@@ -1,6 +1,6 @@
 //! The last pass: each packet meets its flow entry, or the program when it has none, and goes its way.
 
-use engine::{Gauge, Io};
+use engine::{Gauge, Io, Ledger};
 use packet::{Backend, Buf, Nanos};
 use program::{DropReason, TenantId};
 use tables::flow::{FlowHash, FlowKey, Slot, Timeout};
@@ -27,7 +27,9 @@ impl Edge {
             Fate::LookUp => {
                 let known = self.lanes.candidate[lane]
                     .filter(|slot| self.flows.confirm(*slot, &self.lanes.key[lane]));
-                let action = match known.and_then(|slot| self.hit(tables, slot, lane, buf.bytes(), now)) {
+                let action = match known
+                    .and_then(|slot| self.hit(tables, slot, lane, buf.bytes(), &mut io.ledger, now))
+                {
                     Some(action) => action,
                     None => match self.miss(tables, lane, buf.bytes(), io, now) {
                         Some(action) => action,
@@ -52,10 +54,16 @@ impl Edge {
         slot: Slot,
         lane: usize,
         frame: &[u8],
+        ledger: &mut Ledger,
         now: Nanos,
     ) -> Option<Action> {
         if !self.flows.touch(slot, now, frame.len() as u64) {
             return None;
+        }
+        if self.lanes.parsed[lane].l4 == L4::Roce {
+            let action = self.follow_roce(tables, slot, lane, frame, ledger, now);
+            self.hits += u64::from(action.is_some());
+            return action;
         }
         let mut action = self.flows.entry(slot).action;
         if action.generation != tables.generation() {
@@ -98,7 +106,7 @@ impl Edge {
     ) -> Option<Action> {
         let (key, hash) = (self.lanes.key[lane], self.lanes.hash[lane]);
         if let Some(slot) = self.flows.find(hash, &key)
-            && let Some(action) = self.hit(tables, slot, lane, frame, now)
+            && let Some(action) = self.hit(tables, slot, lane, frame, &mut io.ledger, now)
         {
             // An earlier packet of this burst made the entry, or its tag hid behind another's.
             return Some(action);
@@ -106,6 +114,10 @@ impl Edge {
         io.ledger.count(Gauge::Misses, 1);
         if decide::is_for_gateway(tables, &key) {
             return None;
+        }
+        let parsed = &self.lanes.parsed[lane];
+        if parsed.l4 == L4::Roce {
+            return Some(self.miss_roce(tables, lane, frame, &mut io.ledger, now));
         }
         let mut action = self.settle(tables, &key, now);
         let refused = matches!(action.target(), Target::Drop(_));
@@ -144,7 +156,7 @@ impl Edge {
 
     /// Puts a decision into the table, if it is worth it and there is room.
     #[allow(clippy::too_many_arguments)] // long: one call site, and every argument is another fact of the packet
-    fn remember(
+    pub(crate) fn remember(
         &mut self,
         tables: &Tables,
         hash: FlowHash,
@@ -189,7 +201,7 @@ impl Edge {
     /// Decides a known flow again, since the program has changed. `None`, and the entry gone, when it was allowed and
     /// is not any more, or the other way round: what a miss does about timeouts, quota and replies is to be done then.
     #[cold]
-    fn decide_again(&mut self, tables: &Tables, slot: Slot, now: Nanos) -> Option<Action> {
+    pub(crate) fn decide_again(&mut self, tables: &Tables, slot: Slot, now: Nanos) -> Option<Action> {
         let (key, old) = (*self.flows.entry(slot).key(), self.flows.entry(slot).action);
         let mut action = self.settle(tables, &key, now);
         if action.is_policy_drop() && old.is_reply() {
@@ -250,7 +262,7 @@ impl Edge {
 }
 
 /// What became of a decision.
-enum Remembered {
+pub(crate) enum Remembered {
     /// The table has it.
     At(Slot),
     /// The next packet is decided anew, at no great cost.

@@ -82,6 +82,11 @@ fn echo_identity(kind: u8, code: u8, identifier: u16) -> u32 {
     u32::from(identifier) << 16 | u32::from(kind) << 8 | u32::from(code)
 }
 
+/// RoCEv2, but for a later fragment of it.
+pub fn is_roce(key: &FlowKey) -> bool {
+    key.kind & ROCE != 0
+}
+
 /// Where the flow comes in.
 pub fn ingress(key: &FlowKey) -> Ingress {
     if key.kind & FABRIC == 0 {

@@ -24,6 +24,7 @@ mod log;
 mod nd;
 mod next_hops;
 mod record;
+mod roce;
 mod rules;
 mod special;
 mod state;
@@ -37,7 +38,8 @@ use std::sync::Arc;
 use ::tables::bucket::RateLimit;
 use ::tables::flow::FlowTable;
 use ::tables::fragments::Datagrams;
-use engine::{Gauge, Io, Owner, Pipeline, Queue, WorkerId};
+use ::tables::qp::QpTable;
+use engine::{Gauge, Io, Owner, Pipeline, Queue, Subject, WorkerId};
 use packet::{Backend, Burst, Nanos};
 use program::{PortId, TenantId, limit};
 use quiescent::cell::SharedWords;
@@ -47,7 +49,7 @@ pub use action::{Action, Target};
 pub use decide::{Allowed, decide};
 pub use log::{LINES_AT_ONCE, LINES_PER_SECOND, Log, LogRecord};
 pub use next_hops::mac_of_word;
-pub use record::Record;
+pub use record::{FlowEntry, QueuePairEntry, Record};
 pub use rules::Rules;
 pub use tables::{BuildError, Facts, Tables};
 
@@ -63,6 +65,8 @@ const ICMP_ERROR_BURST: u32 = 50;
 const EXPIRY_BUDGET: usize = 256;
 /// Datagrams in fragments looked at for ageing in one tick: all of them in an eighth of a second.
 const DATAGRAM_BUDGET: usize = 64;
+/// Queue pairs looked at for ageing in one tick.
+const QUEUE_PAIR_BUDGET: usize = 64;
 /// Time between ticks.
 const TICK: Nanos = Nanos::from_millis(1);
 
@@ -73,11 +77,13 @@ pub struct Limits {
     pub flows: usize,
     /// Datagrams of which some fragments have come, and fragments that wait for their first.
     pub fragments: FragmentBounds,
+    /// Queue pairs of all tenants together.
+    pub queue_pairs: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { flows: 1 << 17, fragments: FragmentBounds::default() }
+        Self { flows: 1 << 17, fragments: FragmentBounds::default(), queue_pairs: 1 << 14 }
     }
 }
 
@@ -86,6 +92,7 @@ pub struct Edge {
     flows: FlowTable<Action, State>,
     datagrams: Datagrams<Queue>,
     most_held: usize,
+    qps: QpTable,
     lanes: Box<Lanes>,
     next_hops: NextHops,
     icmp_errors: Vec<RateLimit>,
@@ -106,6 +113,7 @@ impl Edge {
             flows: FlowTable::new(limits.flows, limit::TENANTS, seed),
             datagrams: Datagrams::new(limits.fragments, limit::TENANTS, seed),
             most_held: limits.fragments.waiting,
+            qps: QpTable::new(limits.queue_pairs, limit::TENANTS, !seed),
             lanes: Box::new(Lanes::new()),
             next_hops: NextHops::new(board),
             icmp_errors: vec![RateLimit::new(ICMP_ERRORS_PER_SECOND, ICMP_ERROR_BURST); limit::TENANTS],
@@ -152,11 +160,13 @@ impl<B: Backend> Pipeline<B> for Edge {
         for tenant in tables.program.tenants.iter().flatten() {
             self.flows.set_quota(tenant.id.0, self.share(tenant.flow_quota) as usize);
             self.datagrams.set_quota(tenant.id.0, tenant.fragment_quota as usize);
+            self.qps.set_quota(tenant.id.0, self.share(tenant.queue_pair_quota) as usize);
         }
         self.next_hops.adopt(tables);
         io.ledger.set(Gauge::Generation, u64::from(tables.generation().0));
         io.ledger.set(Gauge::ScannedLists, tables.rules().scanned() as u64);
         io.ledger.set(Gauge::FlowCapacity, self.flows.capacity() as u64);
+        io.ledger.set(Gauge::QueuePairCapacity, self.qps.capacity() as u64);
     }
 
     fn most_held(&self) -> usize {
@@ -190,12 +200,23 @@ impl<B: Backend> Pipeline<B> for Edge {
     fn tick(&mut self, tables: &Tables, io: &mut Io<B>, now: Nanos) -> Nanos {
         self.flows.expire(now, EXPIRY_BUDGET);
         self.expire_datagrams(io, now);
+        self.qps.expire(now, QUEUE_PAIR_BUDGET);
         io.ledger.set(Gauge::Flows, self.flows.len() as u64);
+        io.ledger.set(Gauge::QueuePairs, self.qps.len() as u64);
         self.ask_next_hops(tables, io, now);
         now + TICK
     }
 
-    fn dump(&self, from: usize, count: usize, sink: &mut dyn FnMut(Record)) -> Option<usize> {
-        record::dump(&self.flows, from, count, sink)
+    fn dump(
+        &self,
+        subject: Subject,
+        from: usize,
+        count: usize,
+        sink: &mut dyn FnMut(Record),
+    ) -> Option<usize> {
+        match subject {
+            Subject::Flows => self.dump_flows(from, count, sink),
+            Subject::QueuePairs => self.dump_queue_pairs(from, count, sink),
+        }
     }
 }

@@ -1,28 +1,56 @@
-//! Flow entries as they are listed: raw in the worker, named by whoever asked.
+//! Flow entries and queue pairs as they are listed: raw in the worker, named by whoever asked.
 
-use program::{DropReason, FlowRecord, Ingress, Place, Program, TenantId};
-use tables::flow::{FlowKey, FlowTable, Slot};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::Tables;
+use program::{DropReason, FlowRecord, Ingress, Place, Program, QueuePairRecord, QueuePairSide, TenantId};
+use tables::flow::{FlowKey, Slot};
+use tables::qp::{Service, Side, State, View};
+
 use crate::action::{Action, Target};
 use crate::decide::{decide, opener};
 use crate::key;
-use crate::state::State;
+use crate::{Edge, Tables};
+
+/// One of what a worker remembers, copied out.
+#[derive(Clone, Copy, Debug)]
+pub enum Record {
+    /// A flow entry.
+    Flow(FlowEntry),
+    /// A pair of queue pairs.
+    QueuePair(QueuePairEntry),
+}
+
+impl Record {
+    /// A flow's, in the names of the program that `tables` were built from.
+    pub fn flow(&self, tables: &Tables) -> Option<FlowRecord> {
+        if let Self::Flow(entry) = self { Some(entry.name(tables)) } else { None }
+    }
+
+    /// A pair's, in the names of the program that `tables` were built from.
+    pub fn queue_pair(&self, tables: &Tables) -> Option<QueuePairRecord> {
+        if let Self::QueuePair(entry) = self { Some(entry.name(tables)) } else { None }
+    }
+}
 
 /// One flow entry, copied out.
 #[derive(Clone, Copy, Debug)]
-pub struct Record {
+pub struct FlowEntry {
     key: FlowKey,
     action: Action,
+    /// The queue pair of the flow that it answers.
+    answers: Option<u32>,
     packets: u64,
     bytes: u64,
 }
 
-impl Record {
+impl FlowEntry {
     /// In the names of the program that `tables` were built from. The rule is found by asking the program again, so
     /// that list and data plane cannot disagree.
     pub fn name(&self, tables: &Tables) -> FlowRecord {
         FlowRecord {
+            answers: self
+                .answers
+                .map_or_else(String::new, |qp| key::service_text(&FlowKey { l4: qp, ..self.key })),
             verdict: self.verdict().to_owned(),
             rule: self.rule(tables),
             packets: self.packets,
@@ -40,8 +68,11 @@ impl Record {
     }
 
     fn rule(&self, tables: &Tables) -> String {
-        let key =
-            if self.action.is_reply() { opener(tables, &self.key).unwrap_or(self.key) } else { self.key };
+        let key = match opener(tables, &self.key) {
+            Some(opener) if self.action.is_reply() => opener,
+            None if self.action.is_reply() => return String::new(),
+            _ => self.key,
+        };
         let rule = match decide(tables, &key) {
             Ok(allowed) => allowed.rule,
             Err(refused) if refused.reason == DropReason::PolicyDeny => refused.rule,
@@ -69,6 +100,7 @@ pub(crate) fn describe(program: &Program, key: &FlowKey) -> FlowRecord {
         src: key::src(key),
         dst: key::dst(key),
         service: key::service_text(key),
+        answers: String::new(),
         verdict: String::new(),
         rule: String::new(),
         to: to.map_or_else(|| "-".to_owned(), |(to, _)| place(to)),
@@ -80,19 +112,109 @@ pub(crate) fn describe(program: &Program, key: &FlowKey) -> FlowRecord {
 /// Slots looked at in one step, so that a nearly empty table is listed soon and a poll stays short.
 const SLOTS_PER_STEP: usize = 512;
 
-pub(crate) fn dump(
-    flows: &FlowTable<Action, State>,
-    from: usize,
-    count: usize,
-    sink: &mut dyn FnMut(Record),
-) -> Option<usize> {
-    let mut next = from + SLOTS_PER_STEP;
-    for (index, (slot, entry)) in flows.iter(Slot(from as u32), SLOTS_PER_STEP).enumerate() {
-        if index == count {
-            next = slot.0 as usize;
-            break;
+impl Edge {
+    pub(crate) fn dump_flows(
+        &self,
+        from: usize,
+        count: usize,
+        sink: &mut dyn FnMut(Record),
+    ) -> Option<usize> {
+        let mut next = from + SLOTS_PER_STEP;
+        for (index, (slot, entry)) in self.flows.iter(Slot(from as u32), SLOTS_PER_STEP).enumerate() {
+            if index == count {
+                next = slot.0 as usize;
+                break;
+            }
+            let (key, action) = (*entry.key(), entry.action);
+            let answers = if action.is_reply() && key::is_roce(&key) { self.answered_qp(slot) } else { None };
+            let (packets, bytes) = (entry.packets, entry.bytes);
+            sink(Record::Flow(FlowEntry { key, action, answers, packets, bytes }));
         }
-        sink(Record { key: *entry.key(), action: entry.action, packets: entry.packets, bytes: entry.bytes });
+        (next < self.flows.slots()).then_some(next)
     }
-    (next < flows.slots()).then_some(next)
+
+    pub(crate) fn dump_queue_pairs(
+        &self,
+        from: usize,
+        count: usize,
+        sink: &mut dyn FnMut(Record),
+    ) -> Option<usize> {
+        let mut next = from + SLOTS_PER_STEP;
+        for (taken, (index, view)) in self.qps.iter(from, SLOTS_PER_STEP).enumerate() {
+            if taken == count {
+                next = index;
+                break;
+            }
+            sink(Record::QueuePair(QueuePairEntry::of(&view)));
+        }
+        (next < self.qps.slots()).then_some(next)
+    }
+}
+
+/// One pair of queue pairs, copied out.
+#[derive(Clone, Copy, Debug)]
+pub struct QueuePairEntry {
+    tenant: TenantId,
+    addresses: [IpAddr; 2],
+    state: State,
+    service: Service,
+    sides: [Side; 2],
+}
+
+impl QueuePairEntry {
+    fn of(view: &View) -> Self {
+        let address = |bytes: [u8; 16]| match view.pair.is_ipv6 {
+            true => IpAddr::V6(Ipv6Addr::from(bytes)),
+            false => IpAddr::V4(Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3])),
+        };
+        Self {
+            tenant: TenantId(view.pair.tenant),
+            addresses: view.pair.addresses.map(address),
+            state: view.pair.state,
+            service: view.pair.service,
+            sides: view.sides,
+        }
+    }
+
+    fn name(&self, tables: &Tables) -> QueuePairRecord {
+        let tenant = tables.program.tenant(self.tenant);
+        let side = |side: usize| {
+            let Side { qp, request_psn, response_psn, counts, naks } = self.sides[side];
+            let [psn_sequence, invalid_request, remote_access, remote_operational, invalid_rd] = naks.by_code;
+            QueuePairSide {
+                address: self.addresses[side],
+                qp,
+                request_psn,
+                response_psn,
+                packets: counts.packets,
+                bytes: counts.bytes,
+                gaps: counts.gaps,
+                retries: counts.retries,
+                out_of_order: counts.out_of_order,
+                cnps: counts.cnps,
+                rnr_naks: naks.rnr,
+                naks: program::NakCounts {
+                    psn_sequence,
+                    invalid_request,
+                    remote_access,
+                    remote_operational,
+                    invalid_rd,
+                    reserved: naks.reserved,
+                },
+            }
+        };
+        QueuePairRecord {
+            tenant: tenant.map_or("?", |tenant| &tenant.name).to_owned(),
+            service: match self.service {
+                Service::Rc => "rc",
+                Service::Uc => "uc",
+                Service::Xrc => "xrc",
+                Service::Ud => "ud",
+            }
+            .to_owned(),
+            state: self.state.name().to_owned(),
+            opener: side(0),
+            peer: side(1),
+        }
+    }
 }

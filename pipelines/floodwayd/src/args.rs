@@ -46,6 +46,10 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 131_072, value_parser = clap::value_parser!(u32).range(1024..=16_777_216))]
     pub flows: u32,
 
+    /// Queue pairs of RoCEv2 that a worker knows, of all tenants together.
+    #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(64..=16_777_216))]
+    pub queue_pairs: u32,
+
     /// Packet buffers; 16384 for each worker when not given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1024..=4_194_304))]
     pub buffers: Option<u32>,

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use agent::{DataPlane, PublishError, Published};
 use edge::{Edge, Facts, FragmentBounds, Limits, Log, LogRecord, Record, Tables, mac_of_word};
-use engine::{Account, Dump, DumpRequest, Dumped, Gauge, Ledger, LedgerReader, WorkerId};
+use engine::{Account, Dump, DumpRequest, Dumped, Gauge, Ledger, LedgerReader, Subject, WorkerId};
 use program::{
     DropCount, DropReason, FlowRecord, Generation, LogCount, NeighbourReport, PortId, PortReport, Program,
-    Report, Tenant, TenantReport, Traffic, WorkerReport, limit,
+    QueuePairRecord, Report, Tenant, TenantReport, Traffic, WorkerReport, limit,
 };
 use quiescent::{Publisher, Reader, SharedWords, ring::Consumer};
 
@@ -73,6 +73,7 @@ impl Plane {
         let limits = Limits {
             flows: args.flows as usize,
             fragments: fragment_bounds(args.buffers() as usize, workers),
+            queue_pairs: args.queue_pairs as usize,
         };
         let parts = (0..workers).map(|number| plane.add_worker(WorkerId(number), workers, limits));
         let parts: Vec<_> = parts.collect::<anyhow::Result<_>>()?;
@@ -113,14 +114,25 @@ impl Plane {
         self.ledgers.iter().map(|ledger| ledger.held() + in_rings(ledger)).sum()
     }
 
+    /// At most `limit` records of any worker.
+    fn records(&self, subject: Subject, limit: usize) -> Vec<Record> {
+        let mut records = Vec::new();
+        self.dump(subject, &mut |record| {
+            if records.len() < limit {
+                records.push(record);
+            }
+        });
+        records
+    }
+
     fn publisher(&self) -> MutexGuard<'_, Publisher<Tables>> {
         self.publisher.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Every flow record of every worker.
-    fn dump(&self, sink: &mut dyn FnMut(Record)) {
+    /// Every record of every worker.
+    fn dump(&self, subject: Subject, sink: &mut dyn FnMut(Record)) {
         let mut dumps = self.dumps.lock().unwrap_or_else(PoisonError::into_inner);
-        dumps.iter_mut().for_each(|dump| collect(dump, sink));
+        dumps.iter_mut().for_each(|dump| collect(dump, subject, sink));
     }
 
     fn traffic(&self, account: Account) -> Traffic {
@@ -163,6 +175,9 @@ impl Plane {
             datagrams: ledger.gauge(Gauge::Datagrams),
             unfinished: ledger.gauge(Gauge::Unfinished),
             scanned_lists: ledger.gauge(Gauge::ScannedLists),
+            queue_pairs: ledger.gauge(Gauge::QueuePairs),
+            queue_pair_capacity: ledger.gauge(Gauge::QueuePairCapacity),
+            untracked: ledger.gauge(Gauge::Untracked),
         };
         self.ledgers.iter().enumerate().map(report).collect()
     }
@@ -266,25 +281,20 @@ impl DataPlane for Plane {
     }
 
     fn flows(&self, limit: usize) -> Vec<FlowRecord> {
-        let mut records = Vec::new();
-        self.dump(&mut |record| {
-            if records.len() < limit {
-                records.push(record);
-            }
-        });
+        let records = self.records(Subject::Flows, limit);
         let publisher = self.publisher();
-        records.iter().map(|record| record.name(publisher.current())).collect()
+        records.iter().filter_map(|record| record.queue_pair(publisher.current())).collect()
     }
 
     fn flows_wanted(&self, wanted: &dyn Fn(&FlowRecord) -> bool, limit: usize) -> Vec<FlowRecord> {
         let (mut found, mut records) = (Vec::new(), Vec::with_capacity(NAMED_AT_ONCE));
         let mut name = |records: &mut Vec<Record>| {
             let publisher = self.publisher();
-            let named = records.drain(..).map(|record| record.name(publisher.current()));
+            let named = records.drain(..).filter_map(|record| record.flow(publisher.current()));
             let room = limit - found.len();
             found.extend(named.filter(wanted).take(room));
         };
-        self.dump(&mut |record| {
+        self.dump(Subject::Flows, &mut |record| {
             records.push(record);
             if records.len() == NAMED_AT_ONCE {
                 name(&mut records);
@@ -296,8 +306,8 @@ impl DataPlane for Plane {
 }
 
 /// Reads one worker's answer to its end, so that the next request starts afresh.
-fn collect(dump: &mut DumpRequest<Record>, sink: &mut dyn FnMut(Record)) {
-    dump.ask();
+fn collect(dump: &mut DumpRequest<Record>, subject: Subject, sink: &mut dyn FnMut(Record)) {
+    dump.ask(subject);
     let mut last = Instant::now();
     loop {
         match dump.answer() {

@@ -12,7 +12,7 @@ use std::{
 
 use backends::memory::{self, MemoryBackend, Pool, Wire};
 use edge::{Edge, Facts, Limits, Record, Tables};
-use engine::{Account, Dump, DumpRequest, Dumped, Gauge, Ledger, LedgerReader, Worker, WorkerPorts};
+use engine::{Account, Dump, DumpRequest, Dumped, Gauge, Ledger, LedgerReader, Subject, Worker, WorkerPorts};
 use nix::sys::signal::Signal;
 use packet::Nanos;
 use policy::Source;
@@ -357,7 +357,7 @@ impl World for Memory {
     }
 
     fn flows(&mut self) -> Outcome<Vec<FlowRecord>> {
-        self.dump.ask();
+        self.dump.ask(Subject::Flows);
         let mut records = Vec::new();
         loop {
             self.step();
@@ -366,7 +366,10 @@ impl World for Memory {
                     Dumped::Record(record) => records.push(record),
                     Dumped::End => {
                         let tables = self.publisher.current();
-                        return Ok(records.iter().map(|record| record.name(tables)).collect());
+                        return Ok(records
+                            .iter()
+                            .filter_map(|record: &Record| record.flow(tables))
+                            .collect());
                     }
                 }
             }

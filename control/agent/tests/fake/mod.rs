@@ -18,8 +18,8 @@ use agent::{
     client::Client,
 };
 use program::{
-    DropCount, FlowRecord, LogCount, NeighbourReport, PortReport, Program, Report, TenantReport, Traffic,
-    WorkerReport,
+    DropCount, FlowRecord, LogCount, NakCounts, NeighbourReport, PortReport, Program, QueuePairRecord,
+    QueuePairSide, Report, TenantReport, Traffic, WorkerReport,
 };
 
 pub const FABRIC: &str = "apiVersion: floodway.dev/v1alpha1
@@ -177,6 +177,9 @@ impl Fake {
             datagrams: 0,
             unfinished: 0,
             scanned_lists: 0,
+            queue_pairs: 1,
+            queue_pair_capacity: 16_384,
+            untracked: 0,
         }
     }
 }
@@ -248,6 +251,31 @@ impl DataPlane for Fake {
         }
     }
 
+    fn queue_pairs(&self, limit: usize) -> Vec<QueuePairRecord> {
+        let side = |address: &str, qp, packets| QueuePairSide {
+            address: address.parse().unwrap(),
+            qp,
+            request_psn: Some(7_010_278),
+            response_psn: None,
+            packets,
+            bytes: packets * 1000,
+            gaps: 1,
+            retries: 2,
+            out_of_order: 0,
+            cnps: 3,
+            rnr_naks: 4,
+            naks: NakCounts { psn_sequence: 5, ..NakCounts::default() },
+        };
+        let pair = QueuePairRecord {
+            tenant: "red".into(),
+            service: "rc".into(),
+            state: "open".into(),
+            opener: side("10.1.0.10", Some(0x139), 12),
+            peer: side("10.1.0.20", Some(0x169), 9),
+        };
+        vec![pair; limit.min(1)]
+    }
+
     fn flows(&self, limit: usize) -> Vec<FlowRecord> {
         let flow = |port: u16| FlowRecord {
             tenant: "red".into(),
@@ -255,6 +283,7 @@ impl DataPlane for Fake {
             src: "10.1.0.10".parse().unwrap(),
             dst: "10.1.0.20".parse().unwrap(),
             service: format!("tcp {port} > 5201"),
+            answers: String::new(),
             verdict: "accept".into(),
             rule: "p/red.yaml:31".into(),
             to: "fabric".into(),

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use program::{DropReason, Flow, FlowRecord, Ingress, PortId, Program, Service, VtepId};
 use serde::{Deserialize, Serialize};
 
-use crate::explain::{Packet, mirror};
+use crate::explain::{Packet, mirror, reversed};
 
 /// Most flows that are listed.
 pub const FLOW_CHANGES_MAX: usize = 1000;
@@ -95,7 +95,11 @@ fn judge(program: &Program, record: &FlowRecord) -> Option<String> {
     };
     let by_rules = matches!(refused, DropReason::PolicyDeny | DropReason::PolicyDefault);
     let is_reply = record.verdict == "accept (reply)";
-    let opener = mirror(program, &Packet::default_of(flow));
+    let opener = match service_of(&record.answers) {
+        // The pair of a reply of RoCEv2 knows which queue pair it answers.
+        Some((service, _)) => reversed(program, &flow, service, 0),
+        None => mirror(program, &Packet::default_of(flow)),
+    };
     let stays = by_rules && is_reply && opener.is_some_and(|opener| program.judge(&opener).is_ok());
     Some(if stays && program.way(&flow).is_ok() { "accept (reply)".into() } else { refused.name().into() })
 }

@@ -26,7 +26,7 @@ pub enum Change {
 pub struct Part {
     /// What happens to it.
     pub change: Change,
-    /// `vni`, `gateway`, `quota`, `port`, `host`, `route`, `rule`, `order`, `device`, `uplink` or `vtep`.
+    /// `vni`, `gateway`, `quota`, `roce`, `port`, `host`, `route`, `rule`, `order`, `device`, `uplink` or `vtep`.
     pub kind: String,
     /// Its name, address, or `file:line`.
     pub name: String,
@@ -140,8 +140,18 @@ fn capacity(sides: [(&Program, Option<usize>); 2]) -> Vec<Capacity> {
 fn tenant_facts(program: &Program, tenant: &Tenant) -> Facts {
     let mut facts = Facts::new();
     facts.insert(("vni", String::new()), tenant.vni.to_string());
-    let quota = format!("flows {}, fragments {}", tenant.flow_quota, tenant.fragment_quota);
+    let quota = format!(
+        "{} flows, {} fragmented datagrams, {} queue pairs",
+        tenant.flow_quota, tenant.fragment_quota, tenant.queue_pair_quota
+    );
     facts.insert(("quota", String::new()), quota);
+    let program::Roce { learn, unknown_qp, order } = tenant.roce;
+    facts.insert(
+        ("roce", String::new()),
+        format!("learn {learn:?}, unknown queue pairs {unknown_qp:?}, order {order:?}"),
+    );
+    let program::Connections { mid_stream, windows } = tenant.connections;
+    facts.insert(("connections", String::new()), format!("mid-stream {mid_stream:?}, windows {windows:?}"));
     let gateways: Vec<String> = tenant.gateways.iter().map(ToString::to_string).collect();
     facts.insert(("gateway", String::new()), format!("{} mac {}", gateways.join(","), tenant.gateway_mac));
     let place = |place: Place| match place {

@@ -43,6 +43,9 @@ pub struct Explanation {
     /// True when rules refuse it, but it passes as an answer while somebody has the flow open the other way.
     #[serde(default)]
     pub passes_as_answer: bool,
+    /// True when the tenant denies unknown queue pairs, so that it passes only while its queue pair is a known one's.
+    #[serde(default)]
+    pub needs_queue_pair: bool,
     /// What an ICMP error quotes, when a frame was asked about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quoted: Option<Quoted>,
@@ -286,7 +289,7 @@ fn name(service: Service) -> String {
 pub(super) fn replies(packet: &Packet, has_mirror: bool, passes: bool, is_answer: bool) -> &'static str {
     match packet.flow.service {
         Service::Roce(_) => {
-            "answers go to another queue pair, which is not in this packet: they are judged by rules"
+            "answers pass while both queue pairs are known to belong together, whatever rules say of them"
         }
         service if is_echo_reply(service) => "an echo reply has no answer",
         Service::Icmp(..) | Service::Icmpv6(..) if !is_echo_request(packet.flow.service) => {

@@ -137,6 +137,8 @@ fn tenant(ports: Vec<u16>) -> impl Strategy<Value = Tenant> {
             flow_quota: 1,
             fragment_quota: 1,
             connections: Default::default(),
+            queue_pair_quota: 1,
+            roce: program::Roce::default(),
         }
     })
 }

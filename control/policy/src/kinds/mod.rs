@@ -7,6 +7,7 @@ mod fabric;
 mod kubernetes;
 mod network_policy;
 mod prefix_tag;
+mod roce;
 mod rule;
 mod selector;
 mod statement;
@@ -18,6 +19,7 @@ pub(crate) use kubernetes::Metadata;
 pub use cluster_network_policy::{ClusterNetworkPolicy, ClusterTier};
 pub use network_policy::NetworkPolicy;
 pub use prefix_tag::PrefixTag;
+pub use roce::{Learn, Order, Roce, UnknownQp};
 pub use rule::{Action, Direction, Labels, Peer, Protocol, Rule, Service, has_labels};
 pub use selector::{Operator, Requirement, Selector};
 
@@ -26,6 +28,7 @@ pub(crate) use statement::check as check_statements;
 pub use statement::{End, Expect, Hosts, Statement};
 pub use tenant::{
     FLOW_QUOTA_DEFAULT, FLOW_QUOTA_MAX, FRAGMENT_QUOTA_DEFAULT, FRAGMENT_QUOTA_MAX, Gateway, NAMESPACE_LABEL,
-    NamedPort, Pod, Remote, Tenant, TenantPort, default_gateway_mac,
+    NamedPort, Pod, QUEUE_PAIR_QUOTA_DEFAULT, QUEUE_PAIR_QUOTA_MAX, Remote, Tenant, TenantPort,
+    default_gateway_mac,
 };
 pub use tenant_policy::{PortSelector, TenantPolicy};

@@ -7,7 +7,7 @@ use program::{Connections, MidStream, Windows};
 use wire::Mac;
 
 use crate::{
-    Labels, Name, Position, Protocol, Spanned,
+    Labels, Name, Position, Protocol, Roce, Spanned,
     kinds::network_policy::is_port_name,
     limit::TENANT_PORTS_MAX,
     read::{Fields, Read, Report, quote, word},
@@ -22,6 +22,11 @@ pub const FLOW_QUOTA_MAX: u32 = 1 << 24;
 pub const FRAGMENT_QUOTA_DEFAULT: u32 = 1_024;
 /// Most datagrams in fragments of one tenant in one worker that can be asked for.
 pub const FRAGMENT_QUOTA_MAX: u32 = 8_192;
+
+/// Queue pairs of one tenant that one worker knows, unless given.
+pub const QUEUE_PAIR_QUOTA_DEFAULT: u32 = 4_096;
+/// Most queue pairs of one tenant that one worker can be asked to know.
+pub const QUEUE_PAIR_QUOTA_MAX: u32 = 1 << 24;
 
 /// The label that every tenant has: its name.
 pub const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
@@ -49,6 +54,10 @@ pub struct Tenant {
     pub fragment_quota: u32,
     /// How strictly its TCP connections are followed.
     pub connections: Connections,
+    /// Most queue pairs that one worker knows.
+    pub queue_pair_quota: u32,
+    /// How its RoCEv2 is treated beyond its rules.
+    pub roce: Roce,
     /// Nothing in it was left out because of an error.
     pub(crate) is_whole: bool,
 }
@@ -163,9 +172,10 @@ impl Tenant {
         let gateway: Option<GivenGateway> = fields.optional("gateway");
         let ports = read_ports(&mut fields);
         let remotes = fields.list("remotes");
-        let Quota { flows: flow_quota, fragments: fragment_quota } =
+        let Quota { flows: flow_quota, fragments: fragment_quota, queue_pairs: queue_pair_quota } =
             fields.optional("quota").unwrap_or_default();
         let connections = fields.optional("connections").map_or_else(Connections::default, |Given(it)| it);
+        let roce = fields.optional("roce").unwrap_or_default();
         let is_whole = fields.finish();
         let vni = vni?;
         let gateway = gateway.unwrap_or_default().of(vni);
@@ -178,7 +188,9 @@ impl Tenant {
             remotes,
             flow_quota,
             fragment_quota,
+            queue_pair_quota,
             connections,
+            roce,
             is_whole,
         })
     }
@@ -302,11 +314,16 @@ impl Read for WindowsWord {
 struct Quota {
     flows: u32,
     fragments: u32,
+    queue_pairs: u32,
 }
 
 impl Default for Quota {
     fn default() -> Self {
-        Self { flows: FLOW_QUOTA_DEFAULT, fragments: FRAGMENT_QUOTA_DEFAULT }
+        Self {
+            flows: FLOW_QUOTA_DEFAULT,
+            fragments: FRAGMENT_QUOTA_DEFAULT,
+            queue_pairs: QUEUE_PAIR_QUOTA_DEFAULT,
+        }
     }
 }
 
@@ -315,8 +332,13 @@ impl Read for Quota {
         let mut fields = Fields::of(node, "the quota", report)?;
         let flows = fields.number("flows", 1..=FLOW_QUOTA_MAX);
         let fragments = fields.number("fragments", 1..=FRAGMENT_QUOTA_MAX);
+        let queue_pairs = fields.number("queuePairs", 1..=QUEUE_PAIR_QUOTA_MAX);
         fields.finish();
         let or = |given: Option<Spanned<u32>>, default| given.map_or(default, |given| given.value);
-        Some(Self { flows: or(flows, FLOW_QUOTA_DEFAULT), fragments: or(fragments, FRAGMENT_QUOTA_DEFAULT) })
+        Some(Self {
+            flows: or(flows, FLOW_QUOTA_DEFAULT),
+            fragments: or(fragments, FRAGMENT_QUOTA_DEFAULT),
+            queue_pairs: or(queue_pairs, QUEUE_PAIR_QUOTA_DEFAULT),
+        })
     }
 }

@@ -63,9 +63,16 @@ pub(crate) mod idle {
 #[repr(C)]
 pub(crate) struct State {
     /// What the protocol keeps of the sender.
-    words: [u32; 3],
+    pub(crate) words: [u32; 3],
     /// The entry of the other direction: its slot and one; zero for none.
     peer: u32,
+}
+
+impl State {
+    /// Of a direction that knows of no other.
+    pub(crate) const fn alone(words: [u32; 3]) -> Self {
+        Self { words, peer: 0 }
+    }
 }
 
 impl Edge {
@@ -81,17 +88,11 @@ impl Edge {
     ) -> Result<(), DropReason> {
         match self.lanes.parsed[lane].l4 {
             L4::Tcp => self.track_tcp(tables, slot, lane, frame),
-            L4::Roce => self.track_roce(slot, lane, frame),
             L4::Sctp => self.track_sctp(slot, lane, frame),
             L4::Icmp | L4::Icmpv6 => self.track_echo(slot, lane, frame),
+            // RoCEv2 has a pair to follow, refused or not: see `crate::roce`.
             _ => Ok(()),
         }
-    }
-
-    /// Queue pairs have no state yet.
-    #[inline]
-    fn track_roce(&mut self, _slot: Slot, _lane: usize, _frame: &[u8]) -> Result<(), DropReason> {
-        Ok(())
     }
 
     /// An answer to an echo request has been asked for.
