@@ -70,7 +70,7 @@ impl Stage {
 
     /// A stage for frames by hand.
     fn of_text(text: &str) -> Self {
-        let mut rig = Rig::with_limits(&[text], edge::Limits { flows: 1 << 4 });
+        let mut rig = Rig::with_limits(&[text], edge::Limits { flows: 1 << 4, ..Default::default() });
         rig.settle();
         let program = Program { tenants: Vec::new() };
         Self { rig, program, flows: Flows::default(), sent: Vec::new(), verdicts: HashMap::new() }

@@ -8,7 +8,7 @@ use scenarios::cuts::fragment;
 use scenarios::frames::Ends;
 use scenarios::policies::{DEMO, FABRIC, RULES, TENANTS};
 use scenarios::rig::Rig;
-use scenarios::scene::{BLUE, PEER_VTEP_MAC, RED, RED_GATEWAY, RED_LOCAL, RED6, demo, from_fabric, with};
+use scenarios::scene::{BLUE, PEER_VTEP_MAC, RED, RED_GATEWAY, RED_LOCAL, RED6, from_fabric, with};
 use wire::Mac;
 
 /// Where a frame enters, and the offset of two bytes that count up, if it is to be another flow each time.

@@ -101,6 +101,7 @@ mod tests {
             verdict: Verdict::Deny,
             peers: None,
             services: vec![],
+            log: false,
             origin: Origin { source: "a".into(), line: *line },
         };
         let lists = lists.iter().map(|list| list.to_vec()).collect();

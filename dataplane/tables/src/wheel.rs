@@ -163,7 +163,7 @@ impl Wheels {
             let shift = SLOT_BITS * level as u32;
             let block = self.ticks[wheel] >> shift;
             let ahead = marks.rotate_right((block % SLOTS as u64) as u32).trailing_zeros();
-            let begin = block + u64::from(ahead) << shift;
+            let begin = (block + u64::from(ahead)) << shift;
             let slot = level * SLOTS + ((block + u64::from(ahead)) % SLOTS as u64) as usize;
             if earliest.is_none_or(|(known, _)| begin < known) {
                 earliest = Some((begin, slot));

@@ -25,7 +25,7 @@ fn tables(sets: &[Arc<RuleSet>], known: Option<&Tables>) -> Tables {
 }
 
 fn rule(verdict: Verdict, peers: Option<Vec<PeerBlock>>, services: Vec<ServiceMatch>) -> Rule {
-    Rule { tier: Tier::Tenant, verdict, peers, services, origin: Origin::default() }
+    Rule { tier: Tier::Tenant, verdict, peers, services, log: false, origin: Origin::default() }
 }
 
 /// One list that accepts TCP to that port alone.

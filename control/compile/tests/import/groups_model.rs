@@ -61,7 +61,7 @@ impl World {
             Remote::Prefix(net) => net.parse::<IpNet>().unwrap().contains(&packet.peer),
             Remote::Group(group) => (0..2).any(|port| {
                 let is_it = |host: &&str| host.parse::<IpAddr>().unwrap() == packet.peer;
-                self.members[port].contains(&group) && HOSTS[port].iter().any(|host| is_it(&host))
+                self.members[port].contains(&group) && HOSTS[port].iter().any(is_it)
             }),
         };
         rule.is_egress == packet.is_egress

@@ -171,7 +171,7 @@ impl Side {
     fn settle_scale(&mut self, other: &Self) {
         if self.shift(other) == 0 {
             let shift = self.scale.0 & Scale::SHIFT;
-            let window = (u32::from(self.window) + 1 << shift) - 1;
+            let window = ((u32::from(self.window) + 1) << shift) - 1;
             self.window = u16::try_from(window).unwrap_or(u16::MAX);
         }
     }

@@ -1,8 +1,8 @@
 //! TCP: the windows of a connection, from the headers of its segments.
 
 use program::{DropReason, MidStream, Windows};
+use tables::connection::Followed;
 use tables::connection::tcp::{self, Segment, Side};
-use tables::connection::{Followed, Stage};
 use tables::flow::{FlowKey, Slot};
 use wire::tcp::{HEADER_LEN, flag};
 use wire::{Fragment, Parsed};
@@ -77,17 +77,6 @@ impl Edge {
 pub(crate) fn opens_connection(tables: &Tables, key: &FlowKey, frame: &[u8], parsed: &Parsed) -> bool {
     let syn = read(frame, parsed).flags & (flag::SYN | flag::ACK | flag::RST | flag::FIN) == flag::SYN;
     syn || settings(tables, program::TenantId(key.tenant)).mid_stream == MidStream::Accept
-}
-
-/// The name of a stage, in the terms of netstat.
-pub(crate) fn stage_name(own: &Side, other: &Side) -> &'static str {
-    match tcp::stage(own, other) {
-        Stage::Opening => "opening",
-        Stage::Open => "established",
-        Stage::HalfClosed => "half-closed",
-        Stage::Closing => "closing",
-        Stage::Closed => "closed",
-    }
 }
 
 /// The parser has seen that the whole header is there.

@@ -1,4 +1,4 @@
-#![expect(clippy::unwrap_used, reason = "the functions beside the tests are tests too")]
+//! Connections, state by state, against what the RFCs say.
 
 mod conversations;
 mod sctp;

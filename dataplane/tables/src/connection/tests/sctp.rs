@@ -1,3 +1,5 @@
+//! SCTP by its tags and echo by its requests, packet by packet.
+
 use crate::connection::echo::Requests;
 use crate::connection::sctp::{Packet, Side, follow, stage};
 use crate::connection::{Followed, Stage};

@@ -1,3 +1,5 @@
+//! TCP segment by segment: opening, closing, and what hosts may settle between them.
+
 use wire::tcp::flag::{ACK, FIN, RST, SYN};
 
 use crate::connection::tcp::{Segment, Side, follow, stage};

@@ -155,6 +155,7 @@ impl Pair {
         let (key, now) = (key(number), self.now());
         let hash = self.hash(&key);
         let evictions = self.evictions();
+        let before = self.flows.values().filter(|flow| flow.tenant == tenant).count();
         let outcome = self.table.insert(hash, &key, action, tenant, now, Timeout::from_millis(timeout_ms));
         self.flows.remove(&number);
         if let Ok(slot) = outcome {
@@ -174,7 +175,7 @@ impl Pair {
             Err(Full::Quota) => {
                 assert!(of_tenant >= quota);
                 let mut of_tenant = self.flows.values().filter(|flow| flow.tenant == tenant);
-                let was_lowered = of_tenant.clone().count() > quota;
+                let was_lowered = before > quota;
                 assert!(quota == 0 || was_lowered || of_tenant.any(|flow| stays(&flow)));
             }
             Err(Full::Table) => {
