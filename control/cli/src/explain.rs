@@ -93,6 +93,12 @@ fn words(explanation: &Explanation) -> String {
     if explanation.passes_as_answer {
         line("state", "passes as an answer while the far side has the flow open".into());
     }
+    if explanation.needs_queue_pair {
+        line(
+            "pair",
+            "its queue pair must be a known one: the tenant denies unknown ones (roce.unknownQp)".into(),
+        );
+    }
     if let Some(live) = &explanation.live {
         let passes = if live.passes { "passes" } else { "does not pass" };
         line("now", format!("{passes}: {}", live.why));
@@ -106,11 +112,6 @@ fn words(explanation: &Explanation) -> String {
         });
         line("quotes", format!("{packet}{}", quoted.why));
         quoted.lists.iter().for_each(|list| out.push_str(&rules(list)));
-    if explanation.needs_queue_pair {
-        line(
-            "pair",
-            "its queue pair must be a known one: the tenant denies unknown ones (roce.unknownQp)".into(),
-        );
     }
     explanation.lists.iter().for_each(|list| out.push_str(&rules(list)));
     out

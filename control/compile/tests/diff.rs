@@ -236,6 +236,7 @@ fn a_tenants_share_of_the_tables_is_counted() {
         src: "10.1.0.10".parse().unwrap(),
         dst: "10.1.0.20".parse().unwrap(),
         service: "tcp 1 > 2".into(),
+        answers: String::new(),
         verdict: "accept".into(),
         rule: String::new(),
         to: "fabric".into(),

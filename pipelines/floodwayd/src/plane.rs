@@ -283,6 +283,12 @@ impl DataPlane for Plane {
     fn flows(&self, limit: usize) -> Vec<FlowRecord> {
         let records = self.records(Subject::Flows, limit);
         let publisher = self.publisher();
+        records.iter().filter_map(|record| record.flow(publisher.current())).collect()
+    }
+
+    fn queue_pairs(&self, limit: usize) -> Vec<QueuePairRecord> {
+        let records = self.records(Subject::QueuePairs, limit);
+        let publisher = self.publisher();
         records.iter().filter_map(|record| record.queue_pair(publisher.current())).collect()
     }
 
