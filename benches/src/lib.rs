@@ -2,4 +2,5 @@
 //!
 //! Benchmarks measure time; tests check behaviour. Nothing here decides whether a change may land.
 
+pub mod scene;
 pub mod traffic;
