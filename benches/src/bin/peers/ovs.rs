@@ -1,5 +1,7 @@
 //! Open vSwitch with its DPDK datapath, run from a folder of its own: database, switch, one bridge, one poll thread.
 //!
+//! It and its bridges' interfaces live in a network namespace of their own.
+//!
 //! It takes packets from `net_pcap` and gives them to `net_null`, as the others do. Its own counters say how many
 //! packets came and how many missed; the time is that of its poll thread.
 
@@ -61,6 +63,7 @@ pub fn run(args: &Args, hz: f64, traffic: &Traffic, work: Work, capture: &Path) 
 /// Database and switch, ended when dropped.
 struct Ovs {
     dir: PathBuf,
+    namespace: String,
     database: Child,
     switch: Option<Child>,
 }
@@ -71,13 +74,16 @@ impl Drop for Ovs {
             let _ = child.kill();
             let _ = child.wait();
         }
+        // The bridges' interfaces outlive a switch that is killed; they go with the namespace.
+        let _ = Command::new("ip").args(["netns", "delete", &self.namespace]).status();
         let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
 
 impl Ovs {
     fn start(args: &Args) -> Result<Self, String> {
-        let dir = std::env::temp_dir().join(format!("floodway-ovs-{}", std::process::id()));
+        let namespace = format!("floodway-ovs-{}", std::process::id());
+        let dir = std::env::temp_dir().join(&namespace);
         std::fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
         let db = dir.join("conf.db");
         run_once(Command::new("ovsdb-tool").arg("create").arg(&db).arg(SCHEMA))?;
@@ -87,7 +93,8 @@ impl Ovs {
                 .arg(format!("--remote=punix:{}", dir.join("db.sock").display()))
                 .arg(format!("--unixctl={}", dir.join("db.ctl").display())),
         )?;
-        let mut ovs = Self { dir, database, switch: None };
+        run_once(Command::new("ip").args(["netns", "add", &namespace]))?;
+        let mut ovs = Self { dir, namespace, database, switch: None };
         ovs.wait_for("db.sock")?;
         let other = usize::from(args.cpu == 0);
         let dpdk = [
@@ -101,7 +108,7 @@ impl Ovs {
             ["--no-wait", "set", "Open_vSwitch", "."].into_iter().chain(dpdk.iter().map(String::as_str));
         ovs.vsctl(&words.collect::<Vec<_>>())?;
         ovs.switch = Some(quiet(
-            in_folder(Command::new(SWITCH), &ovs.dir)
+            in_folder(ovs.inside(SWITCH), &ovs.dir)
                 .arg(format!("unix:{}", ovs.dir.join("db.sock").display()))
                 .arg(format!("--unixctl={}", ovs.dir.join("switch.ctl").display())),
         )?);
@@ -132,8 +139,8 @@ impl Ovs {
             return Ok(());
         }
         // The bridge's own interface carries the tunnel's source address. It lives as long as the switch.
-        run_once(Command::new("ip").args(["address", "add", "192.0.2.1/24", "dev", bridge]))?;
-        run_once(Command::new("ip").args(["link", "set", bridge, "up"]))?;
+        run_once(self.inside("ip").args(["address", "add", "192.0.2.1/24", "dev", bridge]))?;
+        run_once(self.inside("ip").args(["link", "set", bridge, "up"]))?;
         self.vsctl(&[
             "add-port",
             "br0",
@@ -239,6 +246,13 @@ impl Ovs {
     fn appctl(&self, words: &[&str]) -> Result<String, String> {
         let target = self.dir.join("switch.ctl");
         run_once(in_folder(Command::new("ovs-appctl"), &self.dir).arg("-t").arg(target).args(words))
+    }
+
+    /// A command that runs in the namespace.
+    fn inside(&self, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.namespace, program]);
+        command
     }
 
     fn wait_for(&self, socket: &str) -> Result<(), String> {
