@@ -4,4 +4,5 @@
 
 pub mod classbench;
 pub mod directory;
+pub mod scene;
 pub mod traffic;

@@ -1,29 +1,44 @@
 //! The full edge pipeline over DPDK, host to fabric: `net_pcap` (endless) in, VXLAN out to `net_null`.
 //!
-//! Prints one line: packets, seconds, cycles per packet, hit share. Cycles are those of the time stamp counter.
+//! Prints one line: packets, seconds, cycles per packet, hit share. Cycles are those of the time stamp counter, over
+//! the time that the thread was on its CPU.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use backends::dpdk::{DpdkAllocator, DpdkBackend, DpdkPort, DpdkPortConfig};
+use backends::memory::{self, MemoryBackend};
+use benches::scene;
+use benches::traffic::{PACKETS, Traffic, Transport};
 use clap::Parser;
 use dpdk::{Eal, Mempool, PoolConfig};
 use edge::{Edge, Facts, Limits, Tables};
-use engine::{Account, Dump, Gauge, Ledger, LedgerReader, Worker, WorkerPorts};
-use packet::Nanos;
+use engine::{Account, Dump, Gauge, Hold, Io, Ledger, LedgerReader, Outbox, Pipeline, Worker, WorkerPorts};
+use packet::{Burst, Nanos};
 use program::{DropReason, PortId, limit};
 use quiescent::{Publisher, SharedWords};
 use wire::Mac;
 
-/// One tenant with one port here and one host behind a tunnel endpoint whose MAC is given, and a rule for UDP 5201
-/// behind nine that do not match.
-const POLICY: &str = include_str!("../../policies/edge.yaml");
-
 #[derive(Parser)]
 struct Args {
-    /// Capture to replay.
+    /// Capture to replay: of the traffic that `--flows`, `--frame-len` and `--transport` describe.
     #[arg(long, required_unless_present = "print_hz")]
     capture: Option<PathBuf>,
+    /// Flows in the capture.
+    #[arg(long, default_value_t = 1)]
+    flows: u32,
+    /// Bytes of a frame without FCS.
+    #[arg(long, default_value_t = 60)]
+    frame_len: usize,
+    /// What the frames carry.
+    #[arg(long, value_enum, default_value_t = Transport::Udp)]
+    transport: Transport,
+    /// Rules that each accept a part of the traffic; with 0, one that accepts it all.
+    #[arg(long, default_value_t = 0)]
+    rules: u32,
+    /// Measure misses: start with an empty flow table and stop when each flow has come once.
+    #[arg(long)]
+    misses: bool,
     /// Print the rate of the time stamp counter and end.
     #[arg(long)]
     print_hz: bool,
@@ -35,6 +50,9 @@ struct Args {
     seconds: u64,
 }
 
+const UPLINK: PortId = PortId(0);
+const HOST: PortId = PortId(1);
+
 fn main() {
     let args = Args::parse();
     let eal =
@@ -42,47 +60,95 @@ fn main() {
     if args.print_hz {
         return println!("{}", dpdk::tsc_hz(&eal));
     }
-    let pool = Mempool::new(&eal, &PoolConfig::new("bench", 32_768)).unwrap_or_else(|error| fail(&error));
+    let traffic = Traffic { flows: args.flows, frame_len: args.frame_len, transport: args.transport };
+    let pool = Mempool::new(&eal, &pool_config(&traffic)).unwrap_or_else(|error| fail(&error));
     let open = |devargs: &str| {
         let config = DpdkPortConfig { queues: 1, pool: pool.clone(), mtu: 1500 };
         DpdkPort::open(&eal, devargs, config).unwrap_or_else(|error| fail(&error))
     };
-    let capture = args.capture.unwrap_or_default();
+    let capture = args.capture.clone().unwrap_or_default();
     let source = format!("net_pcap0,rx_pcap={},infinite_rx=1", capture.display());
     let mut ports = [open("net_null0,no-rx=1"), open(&source)];
     let facts = ports.each_ref().map(|port| Facts { mac: Mac(port.facts().mac) });
     let queues = ports.iter_mut().map(|port| port.take(0)).collect();
     let ports = WorkerPorts { queues, allocator: DpdkAllocator::new(pool.clone()) };
 
-    let tables = Tables::build(Arc::new(program()), &facts).unwrap_or_else(|error| fail(&error));
+    let program = Arc::new(scene::program(args.rules).unwrap_or_else(|error| fail(&error)));
+    let tables = Tables::build(program, &facts).unwrap_or_else(|error| fail(&error));
+    let standard = Limits::default();
+    let limits = Limits { flows: standard.flows.max(2 * args.flows as usize), ..standard };
+    let mut edge = Edge::new(limits, 7, Arc::new(SharedWords::new(limit::VTEPS)));
+    if !args.misses {
+        warm_up(&mut edge, &tables, &traffic);
+    }
     let mut publisher = Publisher::new(Box::new(tables));
     let (ledger, reader) = Ledger::new();
-    let edge = Edge::new(Limits::default(), 7, Arc::new(SharedWords::new(limit::VTEPS)));
     let mut worker = Worker::new(ports, edge, publisher.reader(), ledger, Dump::new(64).0);
-    measure(&mut worker, &reader, dpdk::tsc_hz(&eal), args.seconds);
+    let hz = dpdk::tsc_hz(&eal);
+    let end = if args.misses { End::Misses(args.flows.into()) } else { End::Ticks(hz * args.seconds) };
+    measure(&mut worker, &reader, hz, &end);
 }
 
-fn measure(worker: &mut Worker<DpdkBackend, Edge>, ledger: &LedgerReader, hz: u64, seconds: u64) {
+/// A pool that holds the capture and what is on its way; small buffers when the capture is large.
+fn pool_config(traffic: &Traffic) -> PoolConfig {
+    let mut config = PoolConfig::new("bench", traffic.packets() + 3 * PACKETS);
+    if traffic.packets() > PACKETS * 2 {
+        config.room_bytes = (traffic.frame_len as u16).next_multiple_of(256);
+    }
+    config
+}
+
+/// Lets every flow in, in another order than the capture's: where an entry lies says nothing of when its packet comes.
+fn warm_up(edge: &mut Edge, tables: &Tables, traffic: &Traffic) {
+    let pool = memory::Pool::with_room(packet::BURST, traffic.frame_len.max(256));
+    let outbox = Outbox::new(vec![None, None]);
+    let hold = Hold::new(0);
+    let mut io: Io<MemoryBackend> = Io { outbox, hold, ledger: Ledger::new().0, allocator: pool.clone() };
+    Pipeline::<MemoryBackend>::adopt(edge, tables, &mut io, Nanos(0));
+    for flow in 0..traffic.flows {
+        let mut burst = Burst::new();
+        let mut buf = pool.take().unwrap_or_else(|| fail(&"the pool is empty"));
+        assert!(buf.fill(&traffic.frame(flow)), "a frame fits its buffer");
+        burst.push(buf);
+        edge.process(tables, HOST, &mut burst, &mut io, Nanos(0));
+    }
+}
+
+/// When a measurement ends.
+enum End {
+    /// After so many ticks of the time stamp counter.
+    Ticks(u64),
+    /// When so many packets have missed the flow table.
+    Misses(u64),
+}
+
+fn measure(worker: &mut Worker<DpdkBackend, Edge>, ledger: &LedgerReader, hz: u64, end: &End) {
     let start = dpdk::tsc();
     let now = |tsc: u64| Nanos((u128::from(tsc - start) * 1_000_000_000 / u128::from(hz)) as u64);
-    let poll_for = |worker: &mut Worker<DpdkBackend, Edge>, ticks: u64| {
+    let poll_until = |worker: &mut Worker<DpdkBackend, Edge>, end: &End| {
         let begin = dpdk::tsc();
         let mut packets = 0;
         loop {
             let tsc = dpdk::tsc();
-            if tsc - begin >= ticks {
-                return (packets, tsc - begin);
+            let over = match end {
+                End::Ticks(ticks) => tsc - begin >= *ticks,
+                End::Misses(misses) => ledger.gauge(Gauge::Misses) >= *misses,
+            };
+            if over {
+                return packets;
             }
             packets += worker.poll(now(tsc)).received as u64;
         }
     };
-    poll_for(worker, hz / 5);
+    if matches!(end, End::Ticks(_)) {
+        poll_until(worker, &End::Ticks(hz / 5));
+    }
     let (hits, on_cpu) = (ledger.gauge(Gauge::Hits), on_cpu_nanos());
-    let (packets, _) = poll_for(worker, hz * seconds);
+    let packets = poll_until(worker, end);
     let ticks = (on_cpu_nanos() - on_cpu) as f64 / 1e9 * hz as f64;
     let hits = ledger.gauge(Gauge::Hits) - hits;
-    let sent = ledger.traffic(Account::Port(PortId(0))).tx_packets;
-    assert!(sent > 0, "nothing was sent; dropped: {:?}", drops(ledger));
+    let sent = ledger.traffic(Account::Port(UPLINK)).tx_packets;
+    assert!(sent > 0 && dropped(ledger).is_empty(), "sent {sent}; dropped: {:?}", dropped(ledger));
     println!(
         "packets {packets} seconds {:.3} cycles_per_packet {:.1} hit_share {:.4}",
         ticks / hz as f64,
@@ -97,19 +163,12 @@ fn on_cpu_nanos() -> u64 {
     text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-fn drops(ledger: &LedgerReader) -> Vec<(&'static str, u64)> {
+fn dropped(ledger: &LedgerReader) -> Vec<(&'static str, u64)> {
     let count = |reason: &DropReason| {
-        let accounts =
-            [Account::Port(PortId(0)), Account::Port(PortId(1)), Account::Tenant(program::TenantId(0))];
+        let accounts = [Account::Port(UPLINK), Account::Port(HOST), Account::Tenant(program::TenantId(0))];
         (reason.name(), accounts.iter().map(|account| ledger.dropped(*account, *reason)).sum())
     };
     DropReason::ALL.iter().map(count).filter(|(_, count)| *count > 0).collect()
-}
-
-fn program() -> program::Program {
-    let source = policy::Source { name: "edge.yaml".into(), bytes: POLICY.as_bytes().to_vec() };
-    let parsed = policy::parse(&[source]).unwrap_or_else(|errors| fail(&errors));
-    compile::compile(&parsed.policy, None).unwrap_or_else(|errors| fail(&errors)).program
 }
 
 fn fail(error: &dyn std::fmt::Display) -> ! {
