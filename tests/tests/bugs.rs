@@ -311,7 +311,8 @@ fn b052_sctp_has_ports() {
     for (port, passes) in [(3301_u16, true), (3302, false)] {
         let mut header = vec![0, 9];
         header.extend_from_slice(&port.to_be_bytes());
-        header.extend_from_slice(&[0; 16]);
+        // A tag, as only an INIT has none, and a DATA chunk.
+        header.extend_from_slice(&[0, 0, 0, 7, 0, 0, 0, 0, 0, 3, 0, 4, 0, 0, 0, 0]);
         assert_eq!(!out(&mut rig, &fragment(132, 1, 0x4000, &header)).is_empty(), passes);
     }
     rig.assert_balanced();

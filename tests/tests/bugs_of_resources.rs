@@ -201,6 +201,9 @@ fn b113_the_clock_near_its_corners() {
 fn b114_traffic_within_the_age_limit_keeps_a_flow() {
     let mut rig = resolved();
     let (request, reply) = (RED.udp((7, 5201), b"x"), from_fabric(100, &RED.reversed().udp((5201, 7), b"y")));
+    // Both sides have spoken: it may be idle for five minutes from here on.
+    assert_eq!(rig.pass("red0", &request, "uplink0").len(), 1);
+    assert_eq!(rig.pass("uplink0", &reply, "red0").len(), 1);
     for _ in 0..20 {
         assert_eq!(rig.pass("red0", &request, "uplink0").len(), 1);
         rig.now = rig.now + Nanos::from_secs(210);

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use agent::api::{Applied, ApplyRequest, Checked, Drop, Flows, ProgramSummary, Refused, Rules};
+use agent::api::{Applied, ApplyRequest, Checked, Drop, Flows, ProgramSummary, QueuePairs, Refused, Rules};
 use compile::{
     diff::Plan,
     explain::{Explanation, Question},
@@ -44,6 +44,7 @@ fn examples_have_the_fields_of_the_types() {
         assert_is::<ProgramSummary>,
         assert_is::<Rules>,
         assert_is::<Flows>,
+        assert_is::<QueuePairs>,
     ];
     assert_eq!(examples.len(), types.len());
     for (example, assert_is) in examples.into_iter().zip(types) {

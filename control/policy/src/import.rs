@@ -74,7 +74,9 @@ pub fn import(format: Format, sources: &[Source], tenant: Option<&str>) -> Resul
         Format::SecurityGroups => security_groups::policies(&trees, tenant, &mut report),
     };
     let written = write::files(format, policies, &names, &mut report);
-    let diagnostics = report.diagnostics.sorted();
+    let mut diagnostics = report.diagnostics.sorted();
+    // A group that is bound twice is read twice.
+    diagnostics.list.dedup();
     if diagnostics.has_errors() {
         Err(diagnostics)
     } else {
