@@ -41,8 +41,7 @@ impl Flows {
     fn key(told: &Explanation) -> Option<(String, String, String)> {
         let headers = told.headers.as_ref()?;
         let tenant = told.tenant.clone()?;
-        let fragment = if headers.is_fragment { " fragment" } else { "" };
-        let words = format!("{} {} {}{fragment}", headers.src, headers.dst, headers.service);
+        let words = format!("{} {} {}", headers.src, headers.dst, headers.service);
         Some((tenant, told.from.clone(), words))
     }
 

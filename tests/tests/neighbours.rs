@@ -244,7 +244,11 @@ fn router_advertisements_and_redirects_are_dropped_behind_any_header() {
             (44, vec![58, 0, 0, 0, 0, 0, 0, 1]),
         ] {
             let behind = extend(frame, next, &header);
-            refused(&mut rig, "red0", &behind, DropReason::RouterAdvertisement);
+            // With a fragment header it is none of neighbour discovery's, whatever it says (RFC 6980).
+            let is_fragment = next == wire::ipv6::next_header::FRAGMENT;
+            let reason =
+                if is_fragment { DropReason::FragmentedControl } else { DropReason::RouterAdvertisement };
+            refused(&mut rig, "red0", &behind, reason);
         }
     }
     refused(

@@ -126,7 +126,8 @@ impl Edge {
     pub(crate) fn introduce(&mut self, tables: &Tables, slot: Slot, key: &FlowKey) {
         let Some(reverse) = decide::reverse(tables, key) else { return };
         let Some(peer) = self.flows.find(self.flows.hash(&reverse), &reverse) else { return };
-        if peer == slot || matches!(self.flows.entry(peer).action.target(), Target::Drop(_)) {
+        let is_refused = |slot| matches!(self.flows.entry(slot).action.target(), Target::Drop(_));
+        if peer == slot || is_refused(slot) || is_refused(peer) {
             return;
         }
         self.flows.entry_mut(slot).state.peer = peer.0 + 1;
