@@ -245,7 +245,7 @@ fn router_advertisements_and_redirects_are_dropped_behind_any_header() {
         ] {
             let behind = extend(frame, next, &header);
             // With a fragment header it is none of neighbour discovery's, whatever it says (RFC 6980).
-            let is_fragment = next == wire::ipv6::next_header::FRAGMENT;
+            let is_fragment = next == 44;
             let reason =
                 if is_fragment { DropReason::FragmentedControl } else { DropReason::RouterAdvertisement };
             refused(&mut rig, "red0", &behind, reason);
