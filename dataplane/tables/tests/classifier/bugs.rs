@@ -106,8 +106,7 @@ fn b069_fill_empty_and_fill_again() {
         let mut slots = Vec::new();
         for number in 0.. {
             let key = key(round * 100_000 + number);
-            let inserted =
-                table.insert(table.hash(&key), &key, 0, 0, packet::Nanos(1), Timeout::from_secs(60));
+            let inserted = table.insert(table.hash(&key), &key, 0, 0, packet::Nanos(1), Timeout::NEVER);
             match inserted {
                 Ok(slot) => slots.push(slot),
                 Err(Full::Bucket) => {}
