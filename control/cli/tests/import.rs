@@ -96,7 +96,7 @@ fn what_has_no_equivalent_ends_with_a_code_of_its_own() {
     let output = run(folder.path(), &["import", "dash", "acl.json", "--out", "p"]);
     let warning = "\
 acl.json:6:1: warning: rule g:r: native rules cannot ask for source ports; it accepts, and is left out
- 6 | \"DASH_ACL_RULE_TABLE:g:r\": {\"priority\": 1, \"action\": \"allow\", \"terminating\": true, \"protocol\": \"6\", 
+ 6 | \"DASH_ACL_RULE_TABLE:g:r\": {\"priority\": 1, \"action\": \"allow\", \"terminating\": true, \"protocol\": \"6\",\x20
    | ^
 ";
     assert_ends(&output, 8, "p/red-dash.yaml: 1 policy, 2 rules\n", warning);
