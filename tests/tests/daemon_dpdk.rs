@@ -205,6 +205,7 @@ fn four_workers_on_fewer_cpus_share_what_one_receives() {
     let mut command = Command::new(floodwayd);
     command.arg("--policy").arg(path("policy")).arg("--socket").arg(path("sock"));
     command.args(["--workers", "4", "--lcores", "0,1", "--idle-sleep-us", "200", "--flows", "1024"]);
+    command.args(ORDINARY_PAGES);
     let mut daemon = Daemon::start(command, &path("sock"), &path("log")).unwrap();
     let report = loop {
         let report = daemon.client().report().unwrap();
