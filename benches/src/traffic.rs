@@ -86,6 +86,11 @@ impl Traffic {
             }
         }
         frame.resize(self.frame_len, 0);
+        if self.transport == Transport::Tcp {
+            // Who tracks connections may ask for it.
+            let parsed = wire::parse(&frame).unwrap_or(wire::Parsed::EMPTY);
+            wire::checksum::fill_l4(&mut frame, &parsed);
+        }
         frame
     }
 }

@@ -14,14 +14,13 @@ pub fn run(args: &Args, hz: f64, traffic: &Traffic, capture: &Path) -> Result<f6
     let source = format!("net_pcap0,rx_pcap={},infinite_rx=1", capture.display());
     let cpus = format!("{},{}", usize::from(args.cpu == 0), args.cpu);
     let mbufs = format!("--total-num-mbufs={}", traffic.packets() + 3 * PACKETS);
-    let room = if traffic.packets() > PACKETS * 2 { "512" } else { "2176" };
     // It runs until it is told to end: should it print nothing, `timeout` tells it.
     let limit = (args.seconds + 30).to_string();
     let mut child = Command::new("timeout")
         .args([&limit, "dpdk-testpmd", "-l", &cpus, "--no-pci", "--in-memory"])
         .args(["--vdev", &source, "--vdev", "net_null0,no-rx=1", "--"])
         .args(["--auto-start", "--forward-mode=io", "--no-mlockall", &mbufs])
-        .args(["--mbuf-size", room, "--stats-period", "1"])
+        .args(["--stats-period", "1"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
