@@ -6,7 +6,7 @@
 
 use engine::{Hold, Io, Ledger, Queue};
 use packet::{Backend, Buf, Nanos};
-use program::DropReason;
+use program::{Answers, DropReason};
 use tables::flow::FlowKey;
 use tables::fragments::{Later, Loss, Piece};
 use wire::Fragment;
@@ -30,7 +30,7 @@ impl Edge {
             return self.for_gateway(tables, lane, buf, io);
         }
         // What has no way at all takes no room.
-        if let Err(reason) = tables.program.way(&key::flow(&key)) {
+        if let Err(reason) = tables.way(&key::flow(&key)) {
             return io.ledger.dropped(self.lanes.account[lane], reason);
         }
         let parsed = &self.lanes.parsed[lane];

@@ -7,7 +7,7 @@
 
 use engine::{Gauge, Ledger};
 use packet::Nanos;
-use program::{DropReason, Ingress, Learn, Order, Roce, TenantId, UnknownQp};
+use program::{Answers, DropReason, Ingress, Learn, Order, Roce, TenantId, UnknownQp};
 use tables::flow::{FlowKey, Slot};
 use tables::qp::{Found, Heard, Hosts, Link, Packet, Refusal};
 use wire::icrc::{Check, verify};
@@ -352,7 +352,7 @@ fn hosts(key: &FlowKey) -> Hosts {
 /// The key of packets in the other direction, without their queue pair.
 fn reversed(tables: &Tables, key: &FlowKey) -> FlowKey {
     let tenant = tables.program.tenant(TenantId(key.tenant));
-    let place = tenant.and_then(|tenant| tenant.locate(key::dst(key)));
+    let place = tenant.and_then(|tenant| tables.locate(tenant, key::dst(key)));
     let ingress = place.map_or(key::ingress(key), |(place, _)| Ingress::from(place));
     key::entering(&FlowKey { src: key.dst, dst: key.src, ..*key }, ingress)
 }
