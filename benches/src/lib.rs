@@ -5,4 +5,5 @@
 pub mod classbench;
 pub mod directory;
 pub mod scene;
+pub mod stage;
 pub mod traffic;

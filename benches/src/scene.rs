@@ -20,6 +20,7 @@ pub fn policy(rules: u32) -> String {
     }
     if rules == 0 {
         let (first, last) = (DST_PORTS.start, DST_PORTS.end - 1);
+        text.push_str("    - {action: Accept, services: [{protocol: RoCEv2}]}\n");
         for protocol in ["UDP", "TCP"] {
             let _ = writeln!(
                 text,

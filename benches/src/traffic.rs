@@ -7,6 +7,9 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use wire::roce::{self, opcode};
+use wire::vxlan;
+
 /// Fewest packets in a capture: 1,000 flows occur eight times each.
 pub const PACKETS: u32 = 8192;
 /// Most flows that can be told apart.
@@ -17,7 +20,31 @@ pub const DST_PORTS: std::ops::Range<u16> = 5201..5204;
 pub(crate) const SRC_MAC: [u8; 6] = [0x02, 0, 0, 0, 0x0a, 0x10];
 const DST_MAC: [u8; 6] = [0x02, 0, 0, 0, 0x0a, 0x20];
 const SRC: [u8; 4] = [10, 1, 0, 10];
+const UPLINK: [u8; 4] = [192, 0, 2, 1];
+const VTEP: [u8; 4] = [192, 0, 2, 2];
+const VTEP_MAC: [u8; 6] = [0x02, 0xee, 0, 0, 0, 2];
+const VNI: u32 = 100;
+/// The queue pair of flow 0; those below 2 are for management.
+const FIRST_QP: u32 = 0x100;
 const BLOCKS: u32 = 4096;
+
+/// What one frame says.
+struct What {
+    flow: u32,
+    /// The PSN of RoCEv2.
+    nth: u32,
+    segment: Segment,
+}
+
+/// The part of a TCP header from the sequence number to the window.
+type Segment = [u8; 12];
+
+/// Sequence 1, acknowledgement 1, 20 bytes of header, ACK, a window of 65,535.
+const SEGMENT: Segment = [0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 0xff, 0xff];
+/// Sequence 0.
+const SYN: Segment = [0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x02, 0xff, 0xff];
+/// Sequence 0, acknowledgement 1: of the SYN, not of what fills the frame behind it.
+const SYN_ACK: Segment = [0, 0, 0, 0, 0, 0, 0, 1, 0x50, 0x12, 0xff, 0xff];
 
 /// What the frames carry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -26,6 +53,8 @@ pub enum Transport {
     Udp,
     /// TCP segments of open connections: ACK, the same sequence numbers each time, as after a loss.
     Tcp,
+    /// RoCEv2: whole messages (SEND only) of reliable connections, each flow to its own queue pair, PSN by PSN.
+    Roce,
 }
 
 /// Traffic of one kind.
@@ -58,41 +87,93 @@ impl Traffic {
             for word in [0, number as u32, len, len] {
                 file.write_all(&word.to_ne_bytes())?;
             }
-            file.write_all(&self.frame(*flow))?;
+            file.write_all(&self.nth_frame(*flow, number as u32 / self.flows))?;
         }
         file.flush()
     }
 
-    /// One frame of a flow.
-    pub fn frame(&self, flow: u32) -> Vec<u8> {
+    /// The frame of a flow that its host sends after `nth` others.
+    pub fn nth_frame(&self, flow: u32, nth: u32) -> Vec<u8> {
+        let (src, dst) = ((SRC, src_port(flow)), (dst(flow), dst_port(flow)));
+        self.packet([DST_MAC, SRC_MAC], src, dst, What { flow, nth, segment: SEGMENT })
+    }
+
+    /// The first frame of a flow: for TCP its SYN.
+    pub fn opening(&self, flow: u32) -> Vec<u8> {
+        let (src, dst) = ((SRC, src_port(flow)), (dst(flow), dst_port(flow)));
+        self.packet([DST_MAC, SRC_MAC], src, dst, What { flow, nth: 0, segment: SYN })
+    }
+
+    /// One frame of what answers a flow, as it comes out of the fabric: in VXLAN over IPv4 from the far endpoint, whose
+    /// packets go to `uplink_mac`. What answers RoCEv2 is not made here.
+    pub fn answer(&self, flow: u32, uplink_mac: [u8; 6]) -> Vec<u8> {
+        tunnelled(&self.inner_answer(flow, SEGMENT), uplink_mac)
+    }
+
+    /// What answers [`Traffic::opening`].
+    pub fn first_answer(&self, flow: u32, uplink_mac: [u8; 6]) -> Vec<u8> {
+        tunnelled(&self.inner_answer(flow, SYN_ACK), uplink_mac)
+    }
+
+    fn inner_answer(&self, flow: u32, segment: Segment) -> Vec<u8> {
+        let (src, dst) = ((dst(flow), dst_port(flow)), (SRC, src_port(flow)));
+        self.packet([SRC_MAC, DST_MAC], src, dst, What { flow, nth: 0, segment })
+    }
+
+    fn packet(&self, macs: [[u8; 6]; 2], src: ([u8; 4], u16), dst: ([u8; 4], u16), what: What) -> Vec<u8> {
         let ip_len = (self.frame_len - 14) as u16;
-        let protocol = if self.transport == Transport::Udp { 17 } else { 6 };
         let mut frame = Vec::with_capacity(self.frame_len);
-        frame.extend_from_slice(&DST_MAC);
-        frame.extend_from_slice(&SRC_MAC);
-        frame.extend_from_slice(&[0x08, 0x00, 0x45, 0]);
-        frame.extend_from_slice(&ip_len.to_be_bytes());
-        frame.extend_from_slice(&[0, 0, 0, 0, 64, protocol, 0, 0]);
-        frame.extend_from_slice(&SRC);
-        frame.extend_from_slice(&dst(flow));
-        wire::checksum::fill_ipv4_header(&mut frame[14..]);
-        frame.extend_from_slice(&src_port(flow).to_be_bytes());
-        frame.extend_from_slice(&dst_port(flow).to_be_bytes());
+        frame.extend(macs.concat());
+        frame.extend([0x08, 0x00]);
+        frame.extend(ipv4(ip_len, if self.transport == Transport::Tcp { 6 } else { 17 }, src.0, dst.0));
+        frame.extend(src.1.to_be_bytes());
+        frame.extend(if self.transport == Transport::Roce { roce::PORT } else { dst.1 }.to_be_bytes());
         match self.transport {
-            Transport::Udp => frame.extend_from_slice(&(ip_len - 20).to_be_bytes()),
-            // Sequence 1, acknowledgement 1, 20 bytes of header, ACK, a window of 65,535.
-            Transport::Tcp => {
-                frame.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 0xff, 0xff]);
+            Transport::Udp => frame.extend((ip_len - 20).to_be_bytes()),
+            Transport::Tcp => frame.extend(what.segment),
+            Transport::Roce => {
+                frame.extend((ip_len - 20).to_be_bytes());
+                frame.extend([0, 0, opcode::SEND_ONLY, 0, 0xff, 0xff, 0]);
+                frame.extend(&(FIRST_QP + what.flow).to_be_bytes()[1..]);
+                frame.extend(what.nth.to_be_bytes());
             }
         }
         frame.resize(self.frame_len, 0);
-        if self.transport == Transport::Tcp {
+        let parsed = wire::parse(&frame).unwrap_or(wire::Parsed::EMPTY);
+        match self.transport {
+            Transport::Udp => {}
             // Who tracks connections may ask for it.
-            let parsed = wire::parse(&frame).unwrap_or(wire::Parsed::EMPTY);
-            wire::checksum::fill_l4(&mut frame, &parsed);
+            Transport::Tcp => drop(wire::checksum::fill_l4(&mut frame, &parsed)),
+            // Nobody learns a queue pair from a packet that a receiver would throw away.
+            Transport::Roce => drop(wire::icrc::fill(&mut frame, &parsed)),
         }
         frame
     }
+}
+
+/// An IPv4 header without options, 20 bytes.
+fn ipv4(ip_len: u16, protocol: u8, src: [u8; 4], dst: [u8; 4]) -> Vec<u8> {
+    let mut header = vec![0x45, 0];
+    header.extend(ip_len.to_be_bytes());
+    header.extend([0, 0, 0, 0, 64, protocol, 0, 0]);
+    header.extend([src, dst].concat());
+    wire::checksum::fill_ipv4_header(&mut header);
+    header
+}
+
+/// From the far endpoint to this one, in the network of the policy's tenant.
+fn tunnelled(inner: &[u8], uplink_mac: [u8; 6]) -> Vec<u8> {
+    let udp_len = (8 + vxlan::HEADER_LEN + inner.len()) as u16;
+    let mut frame = [uplink_mac, VTEP_MAC].concat();
+    frame.extend([0x08, 0x00]);
+    frame.extend(ipv4(20 + udp_len, 17, VTEP, UPLINK));
+    frame.extend(0xc000_u16.to_be_bytes());
+    frame.extend(vxlan::PORT.to_be_bytes());
+    frame.extend(udp_len.to_be_bytes());
+    frame.extend([0, 0, vxlan::FLAG_VNI, 0, 0, 0]);
+    frame.extend((VNI << 8).to_be_bytes());
+    frame.extend(inner);
+    frame
 }
 
 /// Destination address of a flow: 10.2.0.0/16, a block of sixteen after the other.

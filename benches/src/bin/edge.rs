@@ -7,15 +7,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use backends::dpdk::{DpdkAllocator, DpdkBackend, DpdkPort, DpdkPortConfig};
-use backends::memory::{self, MemoryBackend};
 use benches::scene;
+use benches::stage::{HOST, Stage, UPLINK, opened};
 use benches::traffic::{PACKETS, Traffic, Transport};
 use clap::Parser;
 use dpdk::{Eal, Mempool, PoolConfig};
 use edge::{Edge, Facts, Limits, Tables};
-use engine::{Account, Dump, Gauge, Hold, Io, Ledger, LedgerReader, Outbox, Pipeline, Worker, WorkerPorts};
-use packet::{Burst, Nanos};
-use program::{DropReason, PortId, limit};
+use engine::{Account, Dump, Gauge, Ledger, LedgerReader, Worker, WorkerPorts};
+use packet::Nanos;
+use program::{DropReason, limit};
 use quiescent::{Publisher, SharedWords};
 use wire::Mac;
 
@@ -50,8 +50,8 @@ struct Args {
     seconds: u64,
 }
 
-const UPLINK: PortId = PortId(0);
-const HOST: PortId = PortId(1);
+/// Flows that are let in at a time.
+const WARM_UP: u32 = 1 << 14;
 
 fn main() {
     let args = Args::parse();
@@ -74,13 +74,19 @@ fn main() {
     let ports = WorkerPorts { queues, allocator: DpdkAllocator::new(pool.clone()) };
 
     let program = Arc::new(scene::program(args.rules).unwrap_or_else(|error| fail(&error)));
-    let tables = Tables::build(program, &facts).unwrap_or_else(|error| fail(&error));
+    let tables = Tables::build(program.clone(), &facts).unwrap_or_else(|error| fail(&error));
     let standard = Limits::default();
-    let limits = Limits { flows: standard.flows.max(2 * args.flows as usize), ..standard };
-    let mut edge = Edge::new(limits, 7, Arc::new(SharedWords::new(limit::VTEPS)));
-    if !args.misses {
-        warm_up(&mut edge, &tables, &traffic);
-    }
+    let (flows, queue_pairs) = (2 * args.flows as usize, args.flows as usize);
+    let limits = Limits {
+        flows: standard.flows.max(2 * flows),
+        queue_pairs: standard.queue_pairs.max(queue_pairs),
+        ..standard
+    };
+    let edge = if args.misses {
+        Edge::new(limits, 7, Arc::new(SharedWords::new(limit::VTEPS)))
+    } else {
+        warm_up(program, limits, &traffic)
+    };
     let mut publisher = Publisher::new(Box::new(tables));
     let (ledger, reader) = Ledger::new();
     let mut worker = Worker::new(ports, edge, publisher.reader(), ledger, Dump::new(64).0);
@@ -95,19 +101,11 @@ fn pool_config(traffic: &Traffic) -> PoolConfig {
 }
 
 /// Lets every flow in, in another order than the capture's: where an entry lies says nothing of when its packet comes.
-fn warm_up(edge: &mut Edge, tables: &Tables, traffic: &Traffic) {
-    let pool = memory::Pool::with_room(packet::BURST, traffic.frame_len.max(256));
-    let outbox = Outbox::new(vec![None, None]);
-    let hold = Hold::new(0);
-    let mut io: Io<MemoryBackend> = Io { outbox, hold, ledger: Ledger::new().0, allocator: pool.clone() };
-    Pipeline::<MemoryBackend>::adopt(edge, tables, &mut io, Nanos(0));
-    for flow in 0..traffic.flows {
-        let mut burst = Burst::new();
-        let mut buf = pool.take().unwrap_or_else(|| fail(&"the pool is empty"));
-        assert!(buf.fill(&traffic.frame(flow)), "a frame fits its buffer");
-        burst.push(buf);
-        edge.process(tables, HOST, &mut burst, &mut io, Nanos(0));
-    }
+fn warm_up(program: Arc<program::Program>, limits: Limits, traffic: &Traffic) -> Edge {
+    let flows = 0..traffic.flows;
+    let stage = Stage::new(program, limits, WARM_UP as usize);
+    let batches = flows.clone().step_by(WARM_UP as usize).map(|first| first..flows.end.min(first + WARM_UP));
+    batches.fold(stage, |stage, batch| opened(stage, *traffic, batch)).into_edge()
 }
 
 /// When a measurement ends.

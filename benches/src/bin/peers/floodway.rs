@@ -23,7 +23,12 @@ pub fn run(args: &Args, traffic: &Traffic, work: Work, capture: &Path) -> Result
     command.arg("--capture").arg(capture).args(["--cpu", &args.cpu.to_string()]);
     command.args(["--seconds", &args.seconds.to_string(), "--flows", &traffic.flows.to_string()]);
     command.args(["--frame-len", &traffic.frame_len.to_string(), "--rules", &work.rules.to_string()]);
-    command.args(["--transport", if traffic.transport == Transport::Udp { "udp" } else { "tcp" }]);
+    let transport = match traffic.transport {
+        Transport::Udp => "udp",
+        Transport::Tcp => "tcp",
+        Transport::Roce => "roce",
+    };
+    command.args(["--transport", transport]);
     if work.misses {
         command.arg("--misses");
     }

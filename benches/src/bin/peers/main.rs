@@ -63,6 +63,8 @@ fn rows() -> Vec<Row> {
         |work, flows, transport, runners: &[_]| Row { work, flows, transport, runners: runners.to_vec() };
     let udp = Transport::Udp;
     let track = ("OVS-DPDK: conntrack, no tunnel", Runner::Ovs(ovs::Work::Track));
+    let track_encapsulate = ("OVS-DPDK: conntrack, VXLAN", Runner::Ovs(ovs::Work::TrackAndEncapsulate));
+    let tcp = ("floodway: edge, TCP, VXLAN", Runner::Floodway(HIT));
     let miss = floodway::Work { rules: 10_000, misses: true };
     // As many as a million flows are spread over.
     let all = floodway::Work { rules: 12_288, ..miss };
@@ -71,7 +73,8 @@ fn rows() -> Vec<Row> {
         row("hit", 1_000, udp, &[testpmd, hit, forward, encapsulate]),
         row("hit", 10_000, udp, &[testpmd, hit, forward, encapsulate]),
         row("hit", 1_000_000, udp, &[testpmd, hit]),
-        row("stateful hit", 1_000, Transport::Tcp, &[testpmd, ("floodway: edge, TCP, VXLAN", hit.1), track]),
+        row("stateful hit", 1_000, Transport::Tcp, &[testpmd, tcp, track, track_encapsulate]),
+        row("queue pairs", 1_000, Transport::Roce, &[testpmd, ("floodway: edge, RoCEv2, VXLAN", hit.1)]),
         row(
             "miss, 10,000 rules",
             100_000,

@@ -33,8 +33,16 @@ pub enum Work {
     Encapsulate,
     /// Connection tracking, then out of the drain.
     Track,
+    /// Connection tracking, then by VXLAN.
+    TrackAndEncapsulate,
     /// So many rules of a prefix and a port; each packet opens a flow (an upcall).
     Miss(u32),
+}
+
+impl Work {
+    fn has_tunnel(self) -> bool {
+        matches!(self, Self::Encapsulate | Self::TrackAndEncapsulate)
+    }
 }
 
 /// Cycles per packet of one run; of [`Work::Miss`], per upcall.
@@ -117,8 +125,8 @@ impl Ovs {
 
     fn add_ports(&self, work: Work) -> Result<(), String> {
         self.vsctl(&["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"])?;
-        let bridge = if work == Work::Encapsulate { "underlay" } else { "br0" };
-        if work == Work::Encapsulate {
+        let bridge = if work.has_tunnel() { "underlay" } else { "br0" };
+        if work.has_tunnel() {
             self.vsctl(&["add-br", bridge, "--", "set", "bridge", bridge, "datapath_type=netdev"])?;
         }
         let drain = "options:dpdk-devargs=net_null7,no-rx=1";
@@ -134,7 +142,7 @@ impl Ovs {
             drain,
             "ofport_request=2",
         ])?;
-        if work != Work::Encapsulate {
+        if !work.has_tunnel() {
             return Ok(());
         }
         // The bridge's own interface carries the tunnel's source address. It lives as long as the switch.
@@ -170,7 +178,7 @@ impl Ovs {
                     )
                 })
                 .collect(),
-            Work::Track => [
+            Work::Track | Work::TrackAndEncapsulate => [
                 "table=0,in_port=1,ip,ct_state=-trk,actions=ct(table=1)",
                 "table=1,ip,ct_state=+trk+new,actions=ct(commit),output:2",
                 "table=1,ip,ct_state=+trk+est,actions=output:2",

@@ -43,36 +43,24 @@ impl Segment {
     }
 }
 
-/// How far one side is.
+/// How far one side is. A number, so that a side is read from its words without a look at each value.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-#[repr(u8)]
-enum Phase {
-    /// Nothing was seen of it.
-    #[default]
-    Silent,
-    /// It has sent a SYN that is not acknowledged.
-    Opening,
-    /// It may send data.
-    Open,
-    /// It has sent a FIN that is not acknowledged.
-    Finishing,
-    /// Its FIN is acknowledged.
-    Finished,
-    /// The connection was reset.
-    Reset,
-}
+#[repr(transparent)]
+struct Phase(u8);
 
 impl Phase {
-    const fn of(bits: u8) -> Self {
-        match bits {
-            1 => Self::Opening,
-            2 => Self::Open,
-            3 => Self::Finishing,
-            4 => Self::Finished,
-            5 => Self::Reset,
-            _ => Self::Silent,
-        }
-    }
+    /// Nothing was seen of it.
+    const SILENT: Self = Self(0);
+    /// It has sent a SYN that is not acknowledged.
+    const OPENING: Self = Self(1);
+    /// It may send data.
+    const OPEN: Self = Self(2);
+    /// It has sent a FIN that is not acknowledged.
+    const FINISHING: Self = Self(3);
+    /// Its FIN is acknowledged.
+    const FINISHED: Self = Self(4);
+    /// The connection was reset.
+    const RESET: Self = Self(5);
 }
 
 /// One side of a connection, as its sender.
@@ -115,24 +103,18 @@ impl Side {
     /// From the three words of [`Side::to_words`].
     pub const fn from_words([end, limit, rest]: [u32; 3]) -> Self {
         let [low, high, phase, scale] = rest.to_le_bytes();
-        Self {
-            end,
-            limit,
-            window: u16::from_le_bytes([low, high]),
-            phase: Phase::of(phase),
-            scale: Scale(scale),
-        }
+        Self { end, limit, window: u16::from_le_bytes([low, high]), phase: Phase(phase), scale: Scale(scale) }
     }
 
     /// As twelve bytes; all zero for a side of which nothing was seen.
     pub const fn to_words(self) -> [u32; 3] {
         let [low, high] = self.window.to_le_bytes();
-        [self.end, self.limit, u32::from_le_bytes([low, high, self.phase as u8, self.scale.0])]
+        [self.end, self.limit, u32::from_le_bytes([low, high, self.phase.0, self.scale.0])]
     }
 
     /// True when nothing was seen of it.
     pub fn is_silent(&self) -> bool {
-        self.phase == Phase::Silent
+        self.phase == Phase::SILENT
     }
 
     /// Follows the connection without checks from here on.
@@ -151,13 +133,13 @@ impl Side {
     fn opening(segment: &Segment) -> Self {
         let scale = Scale::of(segment.scale);
         let window = (segment.window >> (scale.0 & Scale::SHIFT)).max(1);
-        Self { end: segment.end(), limit: segment.seq.wrapping_add(1), window, phase: Phase::Opening, scale }
+        Self { end: segment.end(), limit: segment.seq.wrapping_add(1), window, phase: Phase::OPENING, scale }
     }
 
     /// The side of a connection whose beginning nobody saw.
     fn picked_up(segment: &Segment) -> Self {
         let end = segment.end();
-        Self { end, limit: end, window: segment.window, phase: Phase::Open, scale: Scale(Scale::UNCHECKED) }
+        Self { end, limit: end, window: segment.window, phase: Phase::OPEN, scale: Scale(Scale::UNCHECKED) }
     }
 
     /// Windows are scaled when both sides said so (RFC 7323, section 2.2).
@@ -189,20 +171,43 @@ impl Side {
 
     #[inline(always)]
     fn is_unchecked(&self, other: &Self) -> bool {
-        (self.scale.0 | other.scale.0) & Scale::UNCHECKED != 0 || other.phase == Phase::Silent
+        (self.scale.0 | other.scale.0) & Scale::UNCHECKED != 0 || other.phase == Phase::SILENT
     }
 }
 
 /// Lets a segment of `own` change both sides.
 #[inline]
 pub fn follow(own: &mut Side, other: &mut Side, segment: &Segment) -> Followed {
+    if is_ordinary(own, other, segment) {
+        // As below, but for all that cannot be.
+        if !is_in_window(own, other, segment) {
+            return Followed::OutOfWindow;
+        }
+        advance(own, other, segment);
+        return Followed::Same;
+    }
+    follow_odd(own, other, segment)
+}
+
+/// Data or an acknowledgement on a connection that is open and checked: nearly every segment.
+#[inline(always)]
+pub(super) fn is_ordinary(own: &Side, other: &Side, segment: &Segment) -> bool {
+    let scales = own.scale.0 | other.scale.0;
+    let open = (own.phase == Phase::OPEN) & (other.phase == Phase::OPEN);
+    open & (segment.flags & (SYN | FIN | RST | ACK) == ACK)
+        & (scales & (Scale::UNCHECKED | Scale::AGAIN) == 0)
+}
+
+/// As [`follow`], for any segment.
+#[inline(never)]
+pub(super) fn follow_odd(own: &mut Side, other: &mut Side, segment: &Segment) -> Followed {
     if segment.has(SYN) {
         return synchronise(own, other, segment);
     }
-    if own.phase == Phase::Silent {
+    if own.phase == Phase::SILENT {
         return speak_up(own, other, segment);
     }
-    if own.phase == Phase::Opening && other.phase == Phase::Silent && !segment.has(RST) {
+    if own.phase == Phase::OPENING && other.phase == Phase::SILENT && !segment.has(RST) {
         return Followed::Odd;
     }
     if !own.is_unchecked(other) && !is_in_window(own, other, segment) {
@@ -211,7 +216,7 @@ pub fn follow(own: &mut Side, other: &mut Side, segment: &Segment) -> Followed {
     if segment.has(RST) {
         return reset(own, other, segment);
     }
-    if own.phase == Phase::Reset {
+    if own.phase == Phase::RESET {
         return Followed::Odd;
     }
     // The other host lives on with the connection that there is.
@@ -221,8 +226,8 @@ pub fn follow(own: &mut Side, other: &mut Side, segment: &Segment) -> Followed {
     if segment.has(ACK) {
         acknowledge(other, segment.ack);
     }
-    if segment.has(FIN) && own.phase <= Phase::Open {
-        own.phase = Phase::Finishing;
+    if segment.has(FIN) && own.phase <= Phase::OPEN {
+        own.phase = Phase::FINISHING;
     }
     if before == (own.phase, other.phase) { Followed::Same } else { Followed::Changed }
 }
@@ -231,11 +236,11 @@ pub fn follow(own: &mut Side, other: &mut Side, segment: &Segment) -> Followed {
 pub fn stage(own: &Side, other: &Side) -> Stage {
     let (early, late) = (own.phase.min(other.phase), own.phase.max(other.phase));
     match (early, late) {
-        (_, Phase::Reset) => Stage::Closed,
-        (_, Phase::Silent | Phase::Opening) | (Phase::Opening, _) => Stage::Opening,
+        (_, Phase::RESET) => Stage::Closed,
+        (_, Phase::SILENT | Phase::OPENING) | (Phase::OPENING, _) => Stage::Opening,
         // Of a side that is silent nothing is known, so the other one's word counts.
-        (Phase::Silent | Phase::Open, Phase::Open) => Stage::Open,
-        (Phase::Silent | Phase::Open, _) => Stage::HalfClosed,
+        (Phase::SILENT | Phase::OPEN, Phase::OPEN) => Stage::Open,
+        (Phase::SILENT | Phase::OPEN, _) => Stage::HalfClosed,
         _ => Stage::Closing,
     }
 }
@@ -253,7 +258,7 @@ fn synchronise(own: &mut Side, other: &mut Side, segment: &Segment) -> Followed 
 fn ask(own: &mut Side, other: &mut Side, segment: &Segment) -> Followed {
     match own.phase {
         // A first try, one more, or both sides at once.
-        Phase::Silent | Phase::Opening if other.phase <= Phase::Opening => *own = Side::opening(segment),
+        Phase::SILENT | Phase::OPENING if other.phase <= Phase::OPENING => *own = Side::opening(segment),
         _ if may_begin_anew(own, other, segment) => {
             (*own, *other) = (Side::opening(segment), Side::default())
         }
@@ -278,11 +283,11 @@ fn may_begin_anew(own: &Side, other: &Side, segment: &Segment) -> bool {
 
 /// SYN and ACK: the other side's SYN was received.
 fn answer(own: &mut Side, other: &mut Side, segment: &Segment) -> Followed {
-    let again = own.phase != Phase::Silent && segment.seq.wrapping_add(1) == own.end;
+    let again = own.phase != Phase::SILENT && segment.seq.wrapping_add(1) == own.end;
     match other.phase {
-        Phase::Opening if !other.was_asked(segment.ack) => return Followed::OutOfWindow,
-        Phase::Opening => other.phase = Phase::Open,
-        Phase::Silent => {
+        Phase::OPENING if !other.was_asked(segment.ack) => return Followed::OutOfWindow,
+        Phase::OPENING => other.phase = Phase::OPEN,
+        Phase::SILENT => {
             *own = Side::picked_up(segment);
             return Followed::Changed;
         }
@@ -291,7 +296,7 @@ fn answer(own: &mut Side, other: &mut Side, segment: &Segment) -> Followed {
         _ => {
             let scale = Scale(other.scale.0 & !(Scale::UNCHECKED | Scale::AGAIN));
             *other =
-                Side { end: segment.ack, phase: Phase::Open, window: u16::MAX, scale, ..Side::default() };
+                Side { end: segment.ack, phase: Phase::OPEN, window: u16::MAX, scale, ..Side::default() };
         }
     }
     *own = Side::opening(segment);
@@ -305,13 +310,13 @@ fn answer(own: &mut Side, other: &mut Side, segment: &Segment) -> Followed {
 /// The first segment of a side, and no SYN.
 #[cold]
 fn speak_up(own: &mut Side, other: &mut Side, segment: &Segment) -> Followed {
-    if other.phase == Phase::Opening {
+    if other.phase == Phase::OPENING {
         // A refusal, or the host has an old connection and says so.
         let refuses = segment.has(RST) && segment.has(ACK) && other.was_asked(segment.ack);
         if !refuses {
             return if segment.has(RST) { Followed::OutOfWindow } else { Followed::Odd };
         }
-        (own.phase, other.phase) = (Phase::Reset, Phase::Reset);
+        (own.phase, other.phase) = (Phase::RESET, Phase::RESET);
         return Followed::Changed;
     }
     if segment.has(RST) {
@@ -319,7 +324,7 @@ fn speak_up(own: &mut Side, other: &mut Side, segment: &Segment) -> Followed {
     }
     *own = Side::picked_up(segment);
     if segment.has(FIN) {
-        own.phase = Phase::Finishing;
+        own.phase = Phase::FINISHING;
     }
     Followed::Changed
 }
@@ -331,7 +336,7 @@ fn reset(own: &mut Side, other: &mut Side, segment: &Segment) -> Followed {
     if segment.seq != own.end && !own.is_unchecked(other) {
         return Followed::Odd;
     }
-    (own.phase, other.phase) = (Phase::Reset, Phase::Reset);
+    (own.phase, other.phase) = (Phase::RESET, Phase::RESET);
     Followed::Changed
 }
 
@@ -359,13 +364,13 @@ fn advance(own: &mut Side, other: &mut Side, segment: &Segment) {
 fn acknowledge(other: &mut Side, ack: u32) {
     if ack == other.end {
         other.phase = match other.phase {
-            Phase::Opening => Phase::Open,
-            Phase::Finishing => Phase::Finished,
+            Phase::OPENING => Phase::OPEN,
+            Phase::FINISHING => Phase::FINISHED,
             phase => phase,
         };
-    } else if other.phase == Phase::Opening {
+    } else if other.phase == Phase::OPENING {
         // A part of what came with the SYN.
-        other.phase = Phase::Open;
+        other.phase = Phase::OPEN;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Buckets of tags: from a hash to the few entries that may hold its key.
 
 use super::FlowHash;
-use packet::arch::prefetch_read;
+use packet::arch::{on_large_pages, prefetch_read};
 
 /// Entries in a bucket.
 pub(super) const LANES: usize = 8;
@@ -92,7 +92,9 @@ impl Index {
     pub fn new(capacity: usize) -> Self {
         let lanes = capacity * 100 / MAX_LOAD_PERCENT + 1;
         let buckets = lanes.div_ceil(LANES).next_power_of_two();
-        Self { buckets: vec![Bucket::default(); buckets].into_boxed_slice(), mask: buckets as u32 - 1 }
+        let mut empty = on_large_pages(buckets);
+        empty.resize(buckets, Bucket::default());
+        Self { buckets: empty.into_boxed_slice(), mask: buckets as u32 - 1 }
     }
 
     #[inline(always)]

@@ -5,7 +5,7 @@ use super::index::{Index, Place};
 use super::key::{FlowHash, FlowKey, Secret};
 use crate::wheel::{Timed, Wheels};
 use packet::Nanos;
-use packet::arch::prefetch_read;
+use packet::arch::{on_large_pages, prefetch_read};
 
 /// Marks the end of the free list.
 const NONE: u32 = u32::MAX;
@@ -96,7 +96,7 @@ impl<A: Copy + Default, S: Copy + Default> FlowTable<A, S> {
         Self {
             secret: Secret::new(seed),
             index: Index::new(capacity),
-            entries: core::iter::repeat_with(Entry::free).take(capacity).collect(),
+            entries: free_entries(capacity),
             tenants: vec![share; tenants].into_boxed_slice(),
             wheels: Wheels::new(tenants),
             heaviest: 0,
@@ -428,6 +428,12 @@ impl<A: Copy + Default, S: Copy + Default> FlowTable<A, S> {
         self.free = self.entries[number as usize].place;
         number
     }
+}
+
+fn free_entries<A: Default, S: Default>(count: usize) -> Box<[Entry<A, S>]> {
+    let mut entries = on_large_pages(count);
+    entries.resize_with(count, Entry::free);
+    entries.into_boxed_slice()
 }
 
 #[cfg(test)]

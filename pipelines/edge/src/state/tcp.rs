@@ -16,7 +16,7 @@ const NO_OPERATION: u8 = 1;
 const WINDOW_SCALE: u8 = 3;
 
 impl Edge {
-    #[inline]
+    #[inline(always)]
     pub(super) fn track_tcp(
         &mut self,
         tables: &Tables,

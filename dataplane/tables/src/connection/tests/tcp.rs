@@ -1,8 +1,9 @@
 //! TCP segment by segment: opening, closing, and what hosts may settle between them.
 
+use proptest::prelude::*;
 use wire::tcp::flag::{ACK, FIN, RST, SYN};
 
-use crate::connection::tcp::{Segment, Side, follow, stage};
+use crate::connection::tcp::{Segment, Side, follow, follow_odd, is_ordinary, stage};
 use crate::connection::{Followed, Stage};
 
 /// What each side says in turn, and what becomes of it.
@@ -203,4 +204,40 @@ fn an_error_quotes_what_is_on_its_way() {
     assert!(talk.a.may_be_quoted(&talk.b, 2001));
     assert!(!talk.a.may_be_quoted(&talk.b, 2002));
     assert!(!talk.a.may_be_quoted(&talk.b, 1001_u32.wrapping_sub(20_000)));
+}
+
+/// Words of a side: every phase and scale, sequence numbers near those of the segments.
+fn words() -> impl Strategy<Value = [u32; 3]> {
+    let number = prop_oneof![0_u32..300, 65_000_u32..70_000, (u32::MAX - 300)..];
+    let scale = prop_oneof![3 => Just(0_u8), 3 => Just(0x43_u8), 1 => any::<u8>()];
+    (number.clone(), number, any::<u16>(), prop_oneof![4 => Just(2_u8), 1 => 0_u8..6], scale).prop_map(
+        |(end, limit, window, phase, scale)| {
+            let [low, high] = window.to_le_bytes();
+            [end, limit, u32::from_le_bytes([low, high, phase, scale])]
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The short way of ordinary segments comes to what the long way does.
+    #[test]
+    fn what_is_ordinary_is_followed_as_anything_else(
+        (own, other) in (words(), words()),
+        (seq, ack) in (0_u32..70_000, 0_u32..70_000),
+        (window, len) in (any::<u16>(), 0_u16..1500),
+        flags in prop_oneof![4 => Just(ACK), 1 => any::<u8>()],
+    ) {
+        let segment = Segment { seq, ack, window, flags, len, scale: None };
+        let sides = (Side::from_words(own), Side::from_words(other));
+        let (mut short, mut long) = (sides, sides);
+        let followed = follow(&mut short.0, &mut short.1, &segment);
+        prop_assert_eq!(followed, follow_odd(&mut long.0, &mut long.1, &segment));
+        // What is refused changes nothing on either way.
+        prop_assert_eq!(short, long);
+        if is_ordinary(&sides.0, &sides.1, &segment) {
+            prop_assert!(matches!(followed, Followed::Same | Followed::OutOfWindow));
+        }
+    }
 }
