@@ -5,9 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use program::{DropReason, FlowRecord, Ingress, Place, Program, QueuePairRecord, QueuePairSide, TenantId};
 use tables::flow::{FlowKey, Slot};
 use tables::qp::{Service, Side, State, View};
+use wire::Mac;
 
 use crate::action::{Action, Target};
-use crate::decide::{decide, opener};
+use crate::decide::{decide, openers};
 use crate::key;
 use crate::{Edge, Tables};
 
@@ -55,7 +56,7 @@ impl FlowEntry {
             rule: self.rule(tables),
             packets: self.packets,
             bytes: self.bytes,
-            ..describe(&tables.program, &self.key)
+            ..describe(&tables.program, &self.key, Some(self.action.dst_mac))
         }
     }
 
@@ -68,7 +69,7 @@ impl FlowEntry {
     }
 
     fn rule(&self, tables: &Tables) -> String {
-        let key = match opener(tables, &self.key) {
+        let key = match openers(tables, &self.key).next() {
             Some(opener) if self.action.is_reply() => opener,
             None if self.action.is_reply() => return String::new(),
             _ => self.key,
@@ -82,8 +83,9 @@ impl FlowEntry {
     }
 }
 
-/// Whose flow a key is, and between whom, without what is said of it.
-pub(crate) fn describe(program: &Program, key: &FlowKey) -> FlowRecord {
+/// Whose flow a key is, and between whom, without what is said of it. Of several hops it goes to that of `mac`, which it may
+/// have kept from another program, else to the one that is its by hash.
+pub(crate) fn describe(program: &Program, key: &FlowKey, mac: Option<Mac>) -> FlowRecord {
     let tenant = program.tenant(TenantId(key.tenant));
     let place = |place| match place {
         Place::Port(port) => program.port_name(port).to_owned(),
@@ -93,7 +95,9 @@ pub(crate) fn describe(program: &Program, key: &FlowKey) -> FlowRecord {
         Ingress::Port(port) => Place::Port(port),
         Ingress::Vtep(vtep) => Place::Vtep(vtep),
     };
-    let to = tenant.and_then(|tenant| tenant.locate(key::dst(key)));
+    let hops = tenant.map_or(&[][..], |tenant| tenant.locate(key::dst(key)));
+    let kept = hops.iter().find(|hop| Some(hop.mac) == mac);
+    let to = kept.or_else(|| key::flow(key).choose(hops));
     FlowRecord {
         tenant: tenant.map_or("?", |tenant| &tenant.name).to_owned(),
         from: place(from),
@@ -103,7 +107,7 @@ pub(crate) fn describe(program: &Program, key: &FlowKey) -> FlowRecord {
         answers: String::new(),
         verdict: String::new(),
         rule: String::new(),
-        to: to.map_or_else(|| "-".to_owned(), |(to, _)| place(to)),
+        to: to.map_or_else(|| "-".to_owned(), |hop| place(hop.place)),
         packets: 0,
         bytes: 0,
     }
