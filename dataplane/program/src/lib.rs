@@ -19,7 +19,7 @@ pub use hops::Hop;
 pub use ids::{Generation, PortId, RuleId, RuleListId, TenantId, Vni, VtepId};
 pub use report::{
     DropCount, FlowRecord, LogCount, NakCounts, NeighbourReport, PortReport, QueuePairRecord, QueuePairSide,
-    Report, TenantReport, Traffic, WorkerReport,
+    Report, RoomCount, TenantReport, Traffic, WorkerReport,
 };
 pub use rule_sets::{PlacedSet, RuleSet, RuleSets};
 pub use rules::{

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use program::{DropReason, FlowRecord, Ingress, Place, Program, QueuePairRecord, QueuePairSide, TenantId};
+use tables::connection::{Stage, sctp, tcp};
 use tables::flow::{FlowKey, Slot};
 use tables::qp::{Service, Side, State, View};
 use wire::Mac;
@@ -40,6 +41,7 @@ pub struct FlowEntry {
     action: Action,
     /// The queue pair of the flow that it answers.
     answers: Option<u32>,
+    stage: Option<Stage>,
     packets: u64,
     bytes: u64,
 }
@@ -53,6 +55,7 @@ impl FlowEntry {
                 .answers
                 .map_or_else(String::new, |qp| key::service_text(&FlowKey { l4: qp, ..self.key })),
             verdict: self.verdict().to_owned(),
+            stage: self.stage.map_or_else(String::new, |stage| stage.name().to_owned()),
             rule: self.rule(tables),
             packets: self.packets,
             bytes: self.bytes,
@@ -106,6 +109,7 @@ pub(crate) fn describe(program: &Program, key: &FlowKey, mac: Option<Mac>) -> Fl
         service: key::service_text(key),
         answers: String::new(),
         verdict: String::new(),
+        stage: String::new(),
         rule: String::new(),
         to: to.map_or_else(|| "-".to_owned(), |hop| place(hop.place)),
         packets: 0,
@@ -132,9 +136,26 @@ impl Edge {
             let (key, action) = (*entry.key(), entry.action);
             let answers = if action.is_reply() && key::is_roce(&key) { self.answered_qp(slot) } else { None };
             let (packets, bytes) = (entry.packets, entry.bytes);
-            sink(Record::Flow(FlowEntry { key, action, answers, packets, bytes }));
+            let stage = self.stage(slot, &key, action);
+            sink(Record::Flow(FlowEntry { key, action, answers, stage, packets, bytes }));
         }
         (next < self.flows.slots()).then_some(next)
+    }
+
+    /// How far the connection of an allowed flow is; `None` where there is none to follow.
+    fn stage(&self, slot: Slot, key: &FlowKey, action: Action) -> Option<Stage> {
+        match key::service(key) {
+            _ if matches!(action.target(), Target::Drop(_)) => None,
+            program::Service::Tcp(_) => {
+                let (own, other) = self.tcp_sides(slot);
+                Some(tcp::stage(&own, &other))
+            }
+            program::Service::Sctp(_) => {
+                let (own, other) = self.sctp_sides(slot);
+                Some(sctp::stage(&own, &other))
+            }
+            _ => None,
+        }
     }
 
     pub(crate) fn dump_queue_pairs(
