@@ -82,7 +82,8 @@ struct Pair {
 
 impl Pair {
     fn new(capacity: usize, crowding: Crowding) -> Self {
-        let table = FlowTable::new(capacity, usize::from(TENANTS), 42);
+        let mut table = FlowTable::new(capacity, usize::from(TENANTS), 42);
+        table.expire(Nanos(1 << 32), 0);
         let quotas = [usize::MAX; TENANTS as usize];
         Self { table, flows: HashMap::new(), quotas, crowding, now_ns: 1 << 32, serial: 0 }
     }
