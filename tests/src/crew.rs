@@ -2,7 +2,7 @@
 
 use engine::{Account, Gauge, LedgerReader};
 use packet::rss::{self, Table};
-use program::{DropReason, LogCount, PortId, Traffic};
+use program::{DropReason, LogCount, PortId, RoomCount, TenantId, Traffic};
 use wire::{L3, L4, Parsed, vxlan};
 
 /// Set to a number, it is that of the workers of every rig that does not say otherwise.
@@ -123,6 +123,17 @@ impl Books {
     /// Packets dropped for whatever reason.
     pub fn dropped_in_all(&self) -> u64 {
         self.0.iter().map(LedgerReader::dropped_in_all).sum()
+    }
+
+    /// What a tenant has of all workers' tables.
+    pub fn room(&self, tenant: TenantId) -> RoomCount {
+        self.0.iter().map(|ledger| ledger.room(tenant)).fold(RoomCount::default(), |sum, one| RoomCount {
+            flows: sum.flows + one.flows,
+            evicted: sum.evicted + one.evicted,
+            displaced: sum.displaced + one.displaced,
+            refused: sum.refused + one.refused,
+            queue_pairs: sum.queue_pairs + one.queue_pairs,
+        })
     }
 
     /// Flows that rules asked to be logged.

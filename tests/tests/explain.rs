@@ -308,7 +308,7 @@ fn reversed(rig: &Rig, told: &Explanation) -> Option<(String, String, String)> {
     let (headers, program) = (told.headers.as_ref()?, rig.program());
     let tenant =
         program.tenants.iter().flatten().find(|tenant| Some(&tenant.name) == told.tenant.as_ref())?;
-    let from = match tenant.locate(headers.dst)?.0 {
+    let from = match tenant.locate(headers.dst).first()?.place {
         program::Place::Port(port) => program.port_name(port).to_owned(),
         program::Place::Vtep(vtep) => program.vtep(vtep)?.name.clone(),
     };

@@ -126,3 +126,44 @@ fn no_entry_is_wider_than_what_was_looked_at() {
     assert!(forwarded >= 16 && refused >= 16, "{forwarded} forwarded, {refused} refused");
     rig.assert_balanced();
 }
+
+/// The stage is the connection's, in the entries of both directions; what has none says none.
+#[test]
+fn the_stage_of_a_connection_is_listed() {
+    let mut rig = demo();
+    let back = |flags: &str| from_fabric(100, &RED.reversed().tcp((5201, 40_000), flags, b""));
+    let stages = |rig: &mut Rig| -> Vec<String> { sorted(rig).into_iter().map(|flow| flow.stage).collect() };
+    rig.pass("red0", &RED.tcp((40_000, 5201), "S", b""), "uplink0");
+    rig.pass("red0", &RED.tcp((40_000, 9999), "S", b""), "uplink0");
+    rig.pass("red0", &RED.udp((7, 5201), b"x"), "uplink0");
+    assert_eq!(stages(&mut rig), ["opening", "", ""]);
+    rig.pass("uplink0", &back("SA"), "red0");
+    rig.pass("red0", &RED.tcp((40_000, 5201), "A", b""), "uplink0");
+    assert_eq!(stages(&mut rig), ["open", "", "open", ""]);
+    rig.pass("red0", &RED.tcp((40_000, 5201), "FA", b""), "uplink0");
+    assert_eq!(stages(&mut rig), ["half-closed", "", "half-closed", ""]);
+    rig.assert_balanced();
+}
+
+/// Who gave way to whom is told of each tenant, and how many queue pairs it has.
+#[test]
+fn the_room_of_each_tenant_is_told() {
+    let tenants = TENANTS.replacen("  ports:\n", "  quota: {flows: 4}\n  ports:\n", 1);
+    let mut rig = scenarios::scene::with(&[FABRIC, &tenants, RULES]);
+    for port in 0..10 {
+        rig.pass("red0", &RED.udp((1000 + port, 5201), b"x"), "uplink0");
+    }
+    rig.pass("blue0", &scenarios::verbs::data(BLUE, 0x2000, wire::roce::opcode::SEND_ONLY, 7, 0), "uplink0");
+    rig.now = rig.now + packet::Nanos::from_millis(2);
+    rig.settle();
+    let tenant = |name: &str| {
+        let of_name = |tenant: &&program::Tenant| tenant.name == name;
+        rig.program().tenants.iter().flatten().find(of_name).expect("a tenant").id
+    };
+    // Several workers have a part of the quota each, and these hosts are one worker's.
+    let quota = 4_u64.div_ceil(rig.workers() as u64);
+    let red = program::RoomCount { flows: quota, evicted: 10 - quota, ..Default::default() };
+    assert_eq!(rig.ledger.room(tenant("red")), red);
+    let blue = program::RoomCount { flows: 1, queue_pairs: 1, ..Default::default() };
+    assert_eq!(rig.ledger.room(tenant("blue")), blue);
+}

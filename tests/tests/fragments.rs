@@ -517,3 +517,15 @@ proptest! {
         }
     }
 }
+
+/// An ICMP error is tied to its flow by the ports that it quotes: a first fragment has them, a later one has none.
+#[test]
+fn an_error_quotes_the_first_fragment_of_an_open_flow() {
+    let mut rig = demo();
+    let parts = cut(&RED.udp((7, 5201), &[1; 70]), 5, &[32]);
+    assert_eq!(out(&mut rig, &parts).len(), 2);
+    assert_eq!(inwards(&mut rig, &[RED.reversed().unreachable(&parts[0])]).len(), 1);
+    assert!(inwards(&mut rig, &[RED.reversed().unreachable(&parts[1])]).is_empty());
+    assert_eq!(rig.dropped(DropReason::UnrelatedIcmpError), 1);
+    rig.assert_balanced();
+}

@@ -82,6 +82,14 @@ fn words(explanation: &Explanation) -> String {
     }
     if let Some(way) = &explanation.way {
         line("to", self::way(way));
+        if !way.hops.is_empty() {
+            let hops: Vec<String> =
+                way.hops.iter().map(|hop| format!("{} (MAC {})", hop.to, hop.dst_mac)).collect();
+            line(
+                "hops",
+                format!("{}: chosen by the flow's hash; an open flow keeps its hop", hops.join(", ")),
+            );
+        }
         line("mtu", format!("{} bytes", way.mtu_bytes));
     }
     if let Some(replies) = &explanation.replies {

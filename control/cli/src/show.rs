@@ -121,6 +121,10 @@ fn tenants(tenants: &[TenantReport]) -> String {
         number("DROPS"),
         number("LOGGED"),
         number("UNLOGGED"),
+        number("FLOWS"),
+        number("GAVE-WAY"),
+        number("REFUSED"),
+        number("QPS"),
     ];
     let row = |tenant: &TenantReport| {
         vec![
@@ -133,6 +137,10 @@ fn tenants(tenants: &[TenantReport]) -> String {
             dropped(&tenant.drops),
             tenant.log.written.to_string(),
             (tenant.log.suppressed + tenant.log.lost).to_string(),
+            tenant.room.flows.to_string(),
+            (tenant.room.evicted + tenant.room.displaced).to_string(),
+            tenant.room.refused.to_string(),
+            tenant.room.queue_pairs.to_string(),
         ]
     };
     render(&columns, tenants.iter().map(row))
@@ -190,6 +198,7 @@ fn flows(answer: &Flows) -> String {
         text("DST"),
         text("SERVICE"),
         text("VERDICT"),
+        text("STAGE"),
         text("RULE"),
         number("PACKETS"),
         number("BYTES"),
@@ -203,6 +212,7 @@ fn flows(answer: &Flows) -> String {
             flow.dst.to_string(),
             flow.service.clone(),
             flow.verdict.clone(),
+            flow.stage.clone(),
             flow.rule.clone(),
             flow.packets.to_string(),
             flow.bytes.to_string(),

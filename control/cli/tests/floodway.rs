@@ -287,8 +287,8 @@ fn show_prints_plain_tables() {
         (
             &["tenants"],
             "\
-TENANT  VNI  PORTS-RX  PORTS-TX  FABRIC-RX  FABRIC-TX  DROPS  LOGGED  UNLOGGED
-red     100         7         5          7          5      6       3         3
+TENANT  VNI  PORTS-RX  PORTS-TX  FABRIC-RX  FABRIC-TX  DROPS  LOGGED  UNLOGGED  FLOWS  GAVE-WAY  REFUSED  QPS
+red     100         7         5          7          5      6       3         3      9         9        6    8
 ",
         ),
         (
@@ -336,8 +336,8 @@ WORKER  GENERATION  POLLS  IDLE-POLLS  FLOWS  FLOW-CAPACITY  HITS  MISSES  UNCAC
 fn show_flows_says_when_there_are_more() {
     let server = applied();
     let expected = "\
-TENANT  FROM  TO      SRC        DST        SERVICE           VERDICT  RULE           PACKETS  BYTES
-red     red0  fabric  10.1.0.10  10.1.0.20  tcp 40000 > 5201  accept   p/red.yaml:31        9    900
+TENANT  FROM  TO      SRC        DST        SERVICE           VERDICT  STAGE  RULE           PACKETS  BYTES
+red     red0  fabric  10.1.0.10  10.1.0.20  tcp 40000 > 5201  accept   open   p/red.yaml:31        9    900
 ";
     let output = show(&server, &["flows", "--limit", "1"]);
     assert_ends(&output, 0, expected, "floodway: there are more than 1; see --limit\n");

@@ -14,8 +14,8 @@ mod words;
 use std::{collections::BTreeSet, net::IpAddr};
 
 use program::{
-    DropReason, Flow, Ingress, Place, Port, Program, Rule, RuleId, RuleListId, Service, ServiceMatch, Tier,
-    UnknownQp, Verdict,
+    DropReason, Flow, Hop, Ingress, Place, Port, Program, Rule, RuleId, RuleListId, Service, ServiceMatch,
+    Tier, UnknownQp, Verdict,
 };
 use wire::{Fragment, Mac};
 
@@ -27,6 +27,7 @@ pub use spelling::{peer_text, service_text};
 pub(crate) use words::verdict as verdict_text;
 pub use words::{
     Explanation, Headers, Quoted, Reason, Replies, RuleList, RuleSeen, Side, Tunnel, Verdict as Outcome, Way,
+    WayHop,
 };
 
 /// Most rules of one list that an explanation shows; the one that decides is always among them.
@@ -224,7 +225,8 @@ fn deliver(program: &Program, packet: &Packet, told: &mut Explanation) -> Result
         }
     };
     let to = name(program, way.place.into());
-    told.way = Some(Way { to, dst_mac: way.dst_mac.to_string(), mtu_bytes, tunnel });
+    let hops = candidates(program, tenant.locate(packet.flow.dst));
+    told.way = Some(Way { to, dst_mac: way.dst_mac.to_string(), hops, mtu_bytes, tunnel });
     let Some(link) = packet.link else { return Ok(Outcome::Forwarded) };
     if link.ip_len > mtu_bytes {
         return Err(DropReason::TooBig);
@@ -234,6 +236,12 @@ fn deliver(program: &Program, packet: &Packet, told: &mut Explanation) -> Result
         mac if mac == tenant.gateway_mac || mac == way.dst_mac => Ok(Outcome::Forwarded),
         _ => Err(DropReason::UnknownDestinationMac),
     }
+}
+
+/// The hops among which a flow's is chosen; none when there is no choice.
+fn candidates(program: &Program, hops: &[Hop]) -> Vec<WayHop> {
+    let candidate = |hop: &Hop| WayHop { to: name(program, hop.place.into()), dst_mac: hop.mac.to_string() };
+    if hops.len() > 1 { hops.iter().map(candidate).collect() } else { Vec::new() }
 }
 
 /// Headers of the tunnel to an endpoint, and the largest inner IP packet that it carries.
@@ -372,9 +380,11 @@ pub(crate) fn mirror(program: &Program, packet: &Packet) -> Option<Flow> {
     reversed(program, flow, service, src_port)
 }
 
-/// A flow from the receiver of `flow` to its sender; `None` where the receiver is nowhere.
+/// A flow from the receiver of `flow` to its sender; `None` where the receiver is nowhere. Behind several hops it comes from
+/// the one that `flow` takes.
 pub(crate) fn reversed(program: &Program, flow: &Flow, service: Service, src_port: u16) -> Option<Flow> {
-    let ingress = Ingress::from(program.tenant(flow.tenant)?.locate(flow.dst)?.0);
+    let hop = flow.choose(program.tenant(flow.tenant)?.locate(flow.dst))?;
+    let ingress = Ingress::from(hop.place);
     Some(Flow { tenant: flow.tenant, ingress, src: flow.dst, dst: flow.src, service, src_port })
 }
 
@@ -405,6 +415,11 @@ fn is_echo_request(service: Service) -> bool {
 
 fn is_echo_reply(service: Service) -> bool {
     matches!(service, Service::Icmp(0, _) | Service::Icmpv6(129, _))
+}
+
+/// The name of a port or of a tunnel endpoint.
+pub(crate) fn place_name(program: &Program, place: Place) -> String {
+    name(program, place.into())
 }
 
 /// The name of a port or of a tunnel endpoint.

@@ -2,10 +2,11 @@
 
 use std::{cmp::Reverse, collections::BTreeMap, net::IpAddr};
 
+use ipnet::IpNet;
 use policy::{Diagnostics, Dscp, Policy};
 use program::{
-    Device, DscpMode, Endpoint, Learn, Order, Place, Port, PortId, Program, Roce, Route, Tenant, TenantId,
-    UnknownQp, Uplink, Vni, Vtep, VtepId, limit,
+    Device, DscpMode, Endpoint, Hop, Learn, Order, Place, Port, PortId, Program, Roce, Route, Tenant,
+    TenantId, UnknownQp, Uplink, Vni, Vtep, VtepId, limit,
 };
 
 use crate::{error, ids::Ids, rules::PortLists};
@@ -138,18 +139,15 @@ fn roce(roce: policy::Roce) -> Roce {
 fn endpoints(tenant: &policy::Tenant, ports: &PortsByName, vteps: &VtepsByName) -> Vec<Endpoint> {
     let ports = tenant.ports.iter().flat_map(|port| {
         let place = Place::Port(ports.get(&*port.port.value).map_or(PortId(0), |(id, _)| *id));
-        port.addresses.iter().map(move |address| Endpoint {
-            address: address.value,
-            mac: port.mac.value,
-            place,
-        })
+        port.addresses
+            .iter()
+            .map(move |address| Endpoint { address: address.value, hop: Hop { mac: port.mac.value, place } })
     });
     let remotes = tenant.remotes.iter().flat_map(|remote| {
         let place = Place::Vtep(vtep_id(&remote.vtep, vteps));
         remote.addresses.iter().map(move |address| Endpoint {
             address: address.value,
-            mac: remote.mac.value,
-            place,
+            hop: Hop { mac: remote.mac.value, place },
         })
     });
     let mut endpoints: Vec<Endpoint> = ports.chain(remotes).collect();
@@ -157,19 +155,20 @@ fn endpoints(tenant: &policy::Tenant, ports: &PortsByName, vteps: &VtepsByName) 
     endpoints
 }
 
+/// Remotes with one prefix are its hops, in the order of their MACs: that of the files has no meaning.
 fn routes(tenant: &policy::Tenant, vteps: &VtepsByName) -> Vec<Route> {
-    let mut routes: Vec<Route> = tenant
-        .remotes
-        .iter()
-        .flat_map(|remote| {
-            let vtep = vtep_id(&remote.vtep, vteps);
-            remote.prefixes.iter().map(move |prefix| Route {
-                prefix: prefix.value,
-                mac: remote.mac.value,
-                vtep,
-            })
-        })
-        .collect();
+    let mut hops: BTreeMap<IpNet, Vec<Hop>> = BTreeMap::new();
+    for remote in &tenant.remotes {
+        let hop = Hop { mac: remote.mac.value, place: Place::Vtep(vtep_id(&remote.vtep, vteps)) };
+        for prefix in &remote.prefixes {
+            hops.entry(prefix.value).or_default().push(hop);
+        }
+    }
+    let route = |(prefix, mut hops): (IpNet, Vec<Hop>)| {
+        hops.sort_by_key(|hop| hop.mac.0);
+        Route { prefix, hops }
+    };
+    let mut routes: Vec<Route> = hops.into_iter().map(route).collect();
     routes.sort_by_key(|route| (Reverse(route.prefix.prefix_len()), route.prefix));
     routes
 }

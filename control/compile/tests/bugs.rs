@@ -143,9 +143,9 @@ fn b062_both_families_of_one_port_and_one_remote_are_kept() {
     assert_eq!(web(&program).addresses, [ip("10.1.0.10"), ip("fd00::10")]);
     let tenant = program.tenants[0].as_ref().unwrap();
     for address in ["10.9.3.4", "fd00:9::34", "10.1.0.20", "fd00::20"] {
-        assert_eq!(tenant.locate(ip(address)).unwrap().0, Place::Vtep(VtepId(0)), "{address}");
+        assert_eq!(tenant.locate(ip(address))[0].place, Place::Vtep(VtepId(0)), "{address}");
     }
-    assert_eq!(tenant.locate(ip("fd00:8::34")), None);
+    assert_eq!(tenant.locate(ip("fd00:8::34")), []);
 }
 
 #[test]

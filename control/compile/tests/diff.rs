@@ -238,6 +238,7 @@ fn a_tenants_share_of_the_tables_is_counted() {
         service: "tcp 1 > 2".into(),
         answers: String::new(),
         verdict: "accept".into(),
+        stage: String::new(),
         rule: String::new(),
         to: "fabric".into(),
         packets: 1,
@@ -296,8 +297,7 @@ proptest! {
         let moves = diff::diff(&old, &new).moves;
         prop_assert!(!moves.is_cut);
         let place = |program: &Program, address: IpAddr| {
-            let found = program.tenants[0].as_ref().unwrap().locate(address);
-            found.map(|(place, mac)| (format!("{place:?}"), mac))
+            program.tenants[0].as_ref().unwrap().locate(address).to_vec()
         };
         let ends = HOME_PREFIXES.map(|text| text.parse::<ipnet::IpNet>().unwrap());
         let mut asked: Vec<IpAddr> = ends.iter().flat_map(|net| [net.network(), net.broadcast()]).collect();
@@ -350,6 +350,7 @@ fn open_flows_are_judged_by_the_new_program() {
         service: service.into(),
         answers: String::new(),
         verdict: verdict.into(),
+        stage: String::new(),
         rule: String::new(),
         to: "fabric".into(),
         packets: 9,

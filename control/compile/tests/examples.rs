@@ -4,7 +4,7 @@
 use std::{fs, net::IpAddr, path::Path};
 
 use policy::Source;
-use program::{Place, PortId, Program, Service, Verdict, VtepId};
+use program::{Hop, Place, PortId, Program, Service, Verdict, VtepId};
 
 fn sources(directory: &str) -> Vec<Source> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/policies").join(directory);
@@ -58,10 +58,9 @@ fn demo_is_the_scenario_of_make_demo() {
     ] {
         let tenant = program.tenants.iter().flatten().find(|tenant| tenant.name == name).unwrap();
         assert_eq!((tenant.vni.0, tenant.gateways.as_slice()), (vni, &[ip("10.1.0.1")][..]));
-        let local = tenant.locate(ip("10.1.0.10")).unwrap();
-        assert_eq!(local, (Place::Port(PortId(port)), mac.parse().unwrap()));
-        let remote = tenant.locate(ip("10.1.0.20")).unwrap();
-        assert_eq!(remote, (Place::Vtep(VtepId(0)), remote_mac.parse().unwrap()));
+        let hop = |place, mac: &str| Hop { mac: mac.parse().unwrap(), place };
+        assert_eq!(tenant.locate(ip("10.1.0.10")), [hop(Place::Port(PortId(port)), mac)]);
+        assert_eq!(tenant.locate(ip("10.1.0.20")), [hop(Place::Vtep(VtepId(0)), remote_mac)]);
     }
 }
 
@@ -94,8 +93,9 @@ fn bluefield_reaches_both_families() {
     assert_eq!(program.vtep(VtepId(0)).unwrap().next_hop, ip("198.51.100.10"));
     assert_eq!(program.vtep(VtepId(1)).unwrap().next_hop, ip("fe80::1"));
     let inference = program.tenants.iter().flatten().find(|tenant| tenant.name == "inference").unwrap();
-    let (place, mac) = inference.locate(ip("10.64.3.4")).unwrap();
-    assert_eq!((place, mac.to_string().as_str()), (Place::Vtep(VtepId(0)), "02:20:00:00:01:fe"));
+    let hop = |vtep, mac: &str| Hop { mac: mac.parse().unwrap(), place: Place::Vtep(VtepId(vtep)) };
+    let hops = [hop(1, "02:20:00:00:01:fd"), hop(0, "02:20:00:00:01:fe")];
+    assert_eq!(inference.locate(ip("10.64.3.4")), hops);
     let port = program.ports.iter().flatten().find(|port| program.port_name(port.id) == "pf0vf1").unwrap();
     let ask = |peer, service| program.decide(port.egress, ip(peer), service).verdict;
     assert_eq!(ask("10.64.3.4", Service::Roce(16)), Verdict::Accept);

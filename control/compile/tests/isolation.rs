@@ -6,7 +6,8 @@ use std::{fs, path::Path};
 use compile::verify::{self, Answer, End, Expect, Fact, Isolation, Prover, Question};
 use policy::Source;
 use program::{
-    Endpoint, Ingress, Place, PortId, Program, Route, Rule, RuleSet, RuleSets, TenantId, Verdict, Vni, VtepId,
+    Endpoint, Hop, Ingress, Place, PortId, Program, Route, Rule, RuleSet, RuleSets, TenantId, Verdict, Vni,
+    VtepId,
 };
 
 const RED: usize = 0;
@@ -99,7 +100,7 @@ fn a_host_at_anothers_port_is_a_leak() {
     let change = |program: &mut Program| {
         let host =
             tenant(program, RED).endpoints.iter_mut().find(|host| host.address.to_string() == "10.1.0.20");
-        host.unwrap().place = Place::Port(BLUE0);
+        host.unwrap().hop.place = Place::Port(BLUE0);
     };
     let message = "host 10.1.0.20 of tenant red is at port blue0 of tenant blue";
     let program = assert_broken(change, Fact::Places, message, true);
@@ -120,7 +121,7 @@ fn a_leak_that_rules_happen_to_stop_is_still_one() {
     let change = |program: &mut Program| {
         change_rules(program, |set| set.rules[0].verdict = Verdict::Deny);
         let red = tenant(program, RED);
-        red.endpoints.iter_mut().for_each(|host| host.place = Place::Port(BLUE0));
+        red.endpoints.iter_mut().for_each(|host| host.hop.place = Place::Port(BLUE0));
     };
     assert_broken(
         change,
@@ -142,7 +143,7 @@ fn a_port_that_changes_hands_takes_its_hosts_along() {
 #[test]
 fn a_host_at_the_uplink_or_at_no_port_has_no_place() {
     for (port, name) in [(UPLINK, "uplink0"), (PortId(9), "?")] {
-        let change = |program: &mut Program| tenant(program, RED).endpoints[0].place = Place::Port(port);
+        let change = |program: &mut Program| tenant(program, RED).endpoints[0].hop.place = Place::Port(port);
         let message = format!("host 10.1.0.10 of tenant red is at port {name}, which is no tenant's");
         assert_broken(change, Fact::Places, &message, false);
     }
@@ -162,15 +163,14 @@ fn two_tenants_of_one_vni_are_one() {
 fn tunnels_end_at_other_boxes_that_exist() {
     let route = |vtep| Route {
         prefix: "10.9.0.0/16".parse().unwrap(),
-        mac: "02:00:00:00:00:01".parse().unwrap(),
-        vtep: VtepId(vtep),
+        hops: vec![Hop { mac: "02:00:00:00:00:01".parse().unwrap(), place: Place::Vtep(VtepId(vtep)) }],
     };
     let message = "10.9.0.0/16 of tenant red is behind tunnel endpoint 7, which does not exist";
     assert_broken(|program| tenant(program, RED).routes.push(route(7)), Fact::Tunnels, message, false);
     let host = |program: &mut Program| {
         let blue = tenant(program, BLUE);
-        let host = blue.endpoints.iter_mut().find(|host| matches!(host.place, Place::Vtep(_)));
-        host.unwrap().place = Place::Vtep(VtepId(1));
+        let host = blue.endpoints.iter_mut().find(|host| matches!(host.hop.place, Place::Vtep(_)));
+        host.unwrap().hop.place = Place::Vtep(VtepId(1));
     };
     let message = "10.1.0.20/32 of tenant blue is behind tunnel endpoint 1, which does not exist";
     assert_broken(host, Fact::Tunnels, message, false);
@@ -221,8 +221,7 @@ fn what_is_not_told_is_counted() {
     let mut program = open();
     let hosts = (0..250u32).map(|last| Endpoint {
         address: std::net::Ipv4Addr::from_bits(0x0a02_0000 + last).into(),
-        mac: "02:00:00:00:00:01".parse().unwrap(),
-        place: Place::Port(BLUE0),
+        hop: Hop { mac: "02:00:00:00:00:01".parse().unwrap(), place: Place::Port(BLUE0) },
     });
     tenant(&mut program, RED).endpoints.extend(hosts);
     let isolation = verify::isolation(&program);

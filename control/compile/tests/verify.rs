@@ -79,7 +79,7 @@ fn is_sent(question: &Question, flow: &Flow) -> bool {
 /// The receiver's side of it.
 fn is_received(program: &Program, question: &Question, flow: &Flow) -> bool {
     let (from, to) = (question.from.tenant, &question.to);
-    let place = program.tenant(from).unwrap().locate(flow.dst).map(|(place, _)| place);
+    let place = flow.choose(program.tenant(from).unwrap().locate(flow.dst)).map(|hop| hop.place);
     let is_transit = matches!((flow.ingress, place), (Ingress::Vtep(_), Some(Place::Vtep(_))))
         || place.is_some_and(|place| Ingress::from(place) == flow.ingress);
     let port = match place {

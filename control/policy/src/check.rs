@@ -13,6 +13,7 @@ use std::{
 };
 
 use ipnet::{IpNet, Ipv6Net};
+use program::limit::HOPS as HOPS_MAX;
 use wire::Mac;
 
 use crate::{
@@ -41,6 +42,7 @@ pub(crate) fn all(documents: &Documents, mut checked: Option<&mut Checked>, repo
     let known = fabric.map(|fabric| Known::of(fabric, documents.unread.fabrics));
     Checked::tenants(checked.as_deref_mut(), documents, fabric, report, |tenant, report| {
         addresses_have_one_owner(tenant, report);
+        prefixes_have_hops(tenant, report);
         macs_have_one_home(tenant, report);
         remotes(tenant, report);
         named_ports(tenant, report);
@@ -236,10 +238,39 @@ fn addresses_have_one_owner(tenant: &Tenant, report: &mut Report) {
         let what = || format!("address {} is owned twice in tenant {}", address.value, tenant.name.value);
         owners.claim(address.value, address.at, what, report);
     }
-    let mut prefixes = Seen::new();
-    for prefix in tenant.remotes.iter().flat_map(|remote| &remote.prefixes) {
-        let what = || format!("prefix {} is routed twice in tenant {}", prefix.value, tenant.name.value);
-        prefixes.claim(prefix.value, prefix.at, what, report);
+}
+
+/// Within a tenant, remotes with one prefix are its hops: each is one once, and they are not too many. A prefix that is a
+/// single address is nobody's own.
+fn prefixes_have_hops(tenant: &Tenant, report: &mut Report) {
+    let name = &tenant.name.value;
+    let ports = tenant.ports.iter().flat_map(|port| &port.addresses);
+    let remotes = tenant.remotes.iter().flat_map(|remote| &remote.addresses);
+    let own = tenant.gateway.addresses.iter().chain(ports).chain(remotes);
+    let own: BTreeMap<IpNet, Position> = own.map(|address| (address.value.into(), address.at)).collect();
+    let mut hops: BTreeMap<IpNet, Vec<(Mac, Position)>> = BTreeMap::new();
+    for (mac, prefix) in tenant
+        .remotes
+        .iter()
+        .flat_map(|remote| remote.prefixes.iter().map(|prefix| (remote.mac.value, prefix)))
+    {
+        let Spanned { value: net, at } = *prefix;
+        if let Some(owner) = own.get(&net) {
+            let message = format!("prefix {net} is routed in tenant {name}, and a host's own address");
+            report.error(at, message).related(*owner, "it is owned here");
+        }
+        let hops = hops.entry(net).or_default();
+        if let Some((_, first)) = hops.iter().find(|(known, _)| *known == mac) {
+            let message = format!("prefix {net} is routed twice to MAC {mac} in tenant {name}");
+            report.error(at, message).related(*first, "it is first routed here");
+            continue;
+        }
+        hops.truncate(HOPS_MAX);
+        if let (Some((_, first)), true) = (hops.first(), hops.len() == HOPS_MAX) {
+            let message = format!("prefix {net} has more than {HOPS_MAX} hops in tenant {name}");
+            report.error(at, message).related(*first, "its first hop");
+        }
+        hops.push((mac, at));
     }
 }
 

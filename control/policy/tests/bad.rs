@@ -43,4 +43,4 @@ macro_rules! cases {
     };
 }
 
-cases! { documents, fields, kubernetes, ownership, references, rules, scalars, statements, syntax, uplink, }
+cases! { documents, fields, hops, kubernetes, ownership, references, rules, scalars, statements, syntax, uplink, }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use program::{DropReason, LogCount, PortId, TenantId, Traffic, limit};
+use program::{DropReason, LogCount, PortId, RoomCount, TenantId, Traffic, limit};
 use quiescent::counters::{self, Counters};
 
 const RX_PACKETS: usize = 0;
@@ -15,7 +15,8 @@ const TX_PACKETS: usize = 2;
 const TX_BYTES: usize = 3;
 const ORIGINATED: usize = 4;
 const FIRST_LOGGED: usize = 5;
-const FIRST_REASON: usize = FIRST_LOGGED + 3;
+const FIRST_ROOM: usize = FIRST_LOGGED + 3;
+const FIRST_REASON: usize = FIRST_ROOM + 5;
 const COLUMNS: usize = FIRST_REASON + DropReason::COUNT;
 
 const FIRST_TENANT: usize = limit::PORTS;
@@ -155,6 +156,14 @@ impl Ledger {
         self.counters.add(account.row(), FIRST_LOGGED + what as usize, 1);
     }
 
+    /// Sets what a tenant has of the worker's tables.
+    pub fn set_room(&mut self, tenant: TenantId, room: RoomCount) {
+        let RoomCount { flows, evicted, displaced, refused, queue_pairs } = room;
+        for (column, value) in (FIRST_ROOM..).zip([flows, evicted, displaced, refused, queue_pairs]) {
+            self.counters.set(Account::Tenant(tenant).row(), column, value);
+        }
+    }
+
     /// Raises a figure of the worker.
     pub fn count(&mut self, gauge: Gauge, by: u64) {
         self.counters.add(WORKER, gauge as usize, by);
@@ -202,6 +211,12 @@ impl LedgerReader {
             suppressed: get(Logged::Suppressed),
             lost: get(Logged::Lost),
         }
+    }
+
+    /// What a tenant has of the worker's tables.
+    pub fn room(&self, tenant: TenantId) -> RoomCount {
+        let get = |column| self.counters.get(Account::Tenant(tenant).row(), FIRST_ROOM + column);
+        RoomCount { flows: get(0), evicted: get(1), displaced: get(2), refused: get(3), queue_pairs: get(4) }
     }
 
     /// A figure of the worker.

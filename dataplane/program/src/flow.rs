@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use wire::Mac;
 
 use crate::{
-    Decision, DropReason, Place, PortId, Program, RuleId, RuleListId, Service, Tenant, TenantId, Verdict,
-    VtepId,
+    Decision, DropReason, Hop, Place, PortId, Program, RuleId, RuleListId, Service, Tenant, TenantId,
+    Verdict, VtepId,
 };
 
 /// Where a packet comes in.
@@ -89,8 +89,8 @@ pub trait Answers {
     /// The program that is asked.
     fn program(&self) -> &Program;
 
-    /// Where packets of a tenant of this program to `address` go: as [`Tenant::locate`].
-    fn locate(&self, tenant: &Tenant, address: IpAddr) -> Option<(Place, Mac)>;
+    /// Where packets of a tenant of this program to `address` may go: as [`Tenant::locate`].
+    fn locate<'a>(&'a self, tenant: &'a Tenant, address: IpAddr) -> &'a [Hop];
 
     /// What the rules of a list say: as [`Program::decide`].
     fn decide(&self, list: RuleListId, peer: IpAddr, service: Service) -> Decision;
@@ -130,7 +130,8 @@ pub trait Answers {
         if flow.is_rogue_dhcp() {
             return Err(DropReason::RogueDhcp);
         }
-        let (place, dst_mac) = self.locate(tenant, flow.dst).ok_or(DropReason::NoRoute)?;
+        let hop = flow.choose(self.locate(tenant, flow.dst)).ok_or(DropReason::NoRoute)?;
+        let Hop { place, mac: dst_mac } = *hop;
         let egress = match flow.ingress {
             Ingress::Port(port) => Some(program.port(port).ok_or(DropReason::NoTenant)?.egress),
             Ingress::Vtep(_) => None,
@@ -153,9 +154,9 @@ pub trait Answers {
         }
     }
 
-    /// True when that is where the address lives.
+    /// True when that is where the address lives; behind each of several hops it does.
     fn is_behind(&self, tenant: &Tenant, ingress: Ingress, address: IpAddr) -> bool {
-        self.locate(tenant, address).is_some_and(|(place, _)| Ingress::from(place) == ingress)
+        self.locate(tenant, address).iter().any(|hop| Ingress::from(hop.place) == ingress)
     }
 }
 
@@ -164,7 +165,7 @@ impl Answers for Program {
         self
     }
 
-    fn locate(&self, tenant: &Tenant, address: IpAddr) -> Option<(Place, Mac)> {
+    fn locate<'a>(&'a self, tenant: &'a Tenant, address: IpAddr) -> &'a [Hop] {
         tenant.locate(address)
     }
 

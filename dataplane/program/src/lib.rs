@@ -6,6 +6,7 @@
 
 mod drops;
 mod flow;
+mod hops;
 mod ids;
 mod report;
 mod rule_sets;
@@ -14,10 +15,11 @@ mod topology;
 
 pub use drops::DropReason;
 pub use flow::{Allowed, Answers, Flow, Ingress, Refused, Way};
+pub use hops::Hop;
 pub use ids::{Generation, PortId, RuleId, RuleListId, TenantId, Vni, VtepId};
 pub use report::{
     DropCount, FlowRecord, LogCount, NakCounts, NeighbourReport, PortReport, QueuePairRecord, QueuePairSide,
-    Report, TenantReport, Traffic, WorkerReport,
+    Report, RoomCount, TenantReport, Traffic, WorkerReport,
 };
 pub use rule_sets::{PlacedSet, RuleSet, RuleSets};
 pub use rules::{
@@ -37,6 +39,8 @@ pub mod limit {
     pub const TENANTS: usize = 4096;
     /// Remote tunnel endpoints.
     pub const VTEPS: usize = 4096;
+    /// Hops of one route: as many entries a miss may have to look for, in place of one.
+    pub const HOPS: usize = 16;
     /// Rules of all tenants together.
     pub const RULES: usize = 1 << 20;
 }

@@ -121,6 +121,24 @@ pub struct TenantReport {
     /// Log lines of its flows.
     #[serde(default)]
     pub log: LogCount,
+    /// What it has of the tables, in all workers.
+    #[serde(default)]
+    pub room: RoomCount,
+}
+
+/// What a tenant has of flow tables and queue pairs, and what became of flows when there was no room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct RoomCount {
+    /// Flow entries in use.
+    pub flows: u64,
+    /// Flows so far that gave way to others of the tenant, since it was at its quota.
+    pub evicted: u64,
+    /// Flows so far that gave way to another tenant's, since the table was full and this tenant had most.
+    pub displaced: u64,
+    /// Flows so far that found no room.
+    pub refused: u64,
+    /// Queue pairs known.
+    pub queue_pairs: u64,
 }
 
 /// Log lines that rules of a tenant asked for.
@@ -161,6 +179,10 @@ pub struct FlowRecord {
     pub answers: String,
     /// `accept`, or the reason why not.
     pub verdict: String,
+    /// Of an allowed TCP or SCTP flow how far its connection is: `opening`, `open`, `half-closed`, `closing` or `closed`;
+    /// else empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stage: String,
     /// `file:line` of the rule; empty for the default and for replies.
     pub rule: String,
     /// Port or tunnel endpoint that the flow goes to.

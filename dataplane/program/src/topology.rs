@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use wire::Mac;
 
-use crate::{PortId, RuleListId, TenantId, Vni, VtepId};
+use crate::{Hop, PortId, RuleListId, TenantId, Vni, VtepId};
 
 /// A device that the daemon opens at start, under the name that policy files use.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -69,7 +69,7 @@ pub struct Tenant {
     pub gateways: Vec<IpAddr>,
     /// Every host of the tenant, here and elsewhere, sorted by address; an address occurs once.
     pub endpoints: Vec<Endpoint>,
-    /// Prefixes behind remote hosts, longest first; asked after `endpoints`.
+    /// Prefixes behind remote hosts, longest first, each once; asked after `endpoints`.
     pub routes: Vec<Route>,
     /// Most flow entries of this tenant in all workers together.
     pub flow_quota: u32,
@@ -160,12 +160,13 @@ impl Tenant {
         Some(&self.endpoints[index])
     }
 
-    /// Where packets to `address` go: the host of that address, else the longest prefix that holds it.
-    pub fn locate(&self, address: IpAddr) -> Option<(Place, Mac)> {
+    /// Where packets to `address` may go: to the host of that address, else to one of the hops of the longest prefix
+    /// that holds it. Nowhere when there is none; [`crate::Flow::choose`] says which of several.
+    pub fn locate(&self, address: IpAddr) -> &[Hop] {
         let route = || self.routes.iter().find(|route| route.prefix.contains(&address));
         match self.endpoint(address) {
-            Some(endpoint) => Some((endpoint.place, endpoint.mac)),
-            None => route().map(|route| (Place::Vtep(route.vtep), route.mac)),
+            Some(endpoint) => std::slice::from_ref(&endpoint.hop),
+            None => route().map_or(&[], |route| &route.hops),
         }
     }
 }
@@ -184,21 +185,17 @@ pub enum Place {
 pub struct Endpoint {
     /// Its address.
     pub address: IpAddr,
-    /// Its MAC.
-    pub mac: Mac,
-    /// Where it is.
-    pub place: Place,
+    /// Its MAC and where it is.
+    pub hop: Hop,
 }
 
-/// A prefix behind a remote host of a tenant.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A prefix behind remote hosts of a tenant.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Route {
     /// The addresses meant.
     pub prefix: IpNet,
-    /// The inner destination MAC.
-    pub mac: Mac,
-    /// Where the tunnel ends.
-    pub vtep: VtepId,
+    /// The remote hosts, of which each flow takes one: at least one, at most [`crate::limit::HOPS`].
+    pub hops: Vec<Hop>,
 }
 
 /// A tenant's port on this box.

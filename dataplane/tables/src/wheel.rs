@@ -68,10 +68,13 @@ impl Wheels {
         }
     }
 
-    /// Lets a wheel that is empty come to `now` at once: to be called before the first item goes in.
+    /// Lets a wheel that is empty come to `now` at once: to be called before the first item goes in. One that is ahead goes
+    /// back with the clock: what is in it comes out as early as before or earlier, for its slots are taken for the next of
+    /// their kind.
     pub fn wind(&mut self, wheel: usize, now: Nanos) {
-        if self.is_empty(wheel) {
-            self.ticks[wheel] = self.ticks[wheel].max(tick(now));
+        let now = tick(now);
+        if self.is_empty(wheel) || now < self.ticks[wheel] {
+            self.ticks[wheel] = now;
         }
     }
 
@@ -125,18 +128,19 @@ impl Wheels {
     }
 
     /// Takes out the next item whose slot has begun by `now`; `None` when there is none, and the wheel has come to `now`.
-    /// A `now` before the last one is as the last one.
+    /// With a `now` before the last one the wheel goes back, as [`Wheels::wind`] says.
     pub fn due<T: Timed>(&mut self, wheel: usize, items: &mut [T], now: Nanos) -> Option<u32> {
+        self.wind(wheel, now);
         let now = tick(now);
         match self.earliest(wheel) {
-            Some((begin, slot)) if begin <= now.max(self.ticks[wheel]) => {
+            Some((begin, slot)) if begin <= now => {
                 self.ticks[wheel] = self.ticks[wheel].max(begin);
                 let item = self.heads[wheel * LEVELS * SLOTS + slot] - 1;
                 self.cancel(wheel, items, item);
                 Some(item)
             }
             _ => {
-                self.ticks[wheel] = self.ticks[wheel].max(now);
+                self.ticks[wheel] = now;
                 None
             }
         }

@@ -52,6 +52,13 @@ impl Action {
         Self { generation, packed, dst_mac, entropy }
     }
 
+    /// The same, to another target and receiver's MAC.
+    pub fn towards(self, target: Target, dst_mac: Mac) -> Self {
+        let reply = self.packed & REPLY;
+        let other = Self::forward(self.generation, target, dst_mac, self.entropy);
+        Self { packed: other.packed | reply, ..other }
+    }
+
     /// The same, allowed as a reply to a flow that the other side may not have opened itself.
     pub fn as_reply(mut self) -> Self {
         self.packed |= REPLY;

@@ -3,7 +3,7 @@
 //! A pure function of tables and key: the data plane, a re-decision after a swap, and a listing of flows with their
 //! rules all ask here.
 
-use program::{Answers, DropReason, Ingress, Place, Refused, RuleId, TenantId};
+use program::{Answers, DropReason, Hop, Ingress, Place, Refused, RuleId, TenantId};
 use tables::flow::FlowKey;
 use wire::Mac;
 
@@ -45,17 +45,45 @@ fn target(tables: &Tables, key: &FlowKey, place: Place) -> Result<Target, DropRe
     }
 }
 
-/// The key of the flow that this one would answer, as its opener's packets have it; `None` where there is none: an echo
-/// request answers nothing.
-pub fn opener(tables: &Tables, key: &FlowKey) -> Option<FlowKey> {
-    if key::is_echo_request(key) { None } else { reverse(tables, key) }
+/// The action of a flow that was decided before: it keeps the hop that it had, by the hop's MAC, as long as that is one
+/// of its hops.
+pub fn keep_hop(tables: &Tables, key: &FlowKey, action: Action, old: Action) -> Action {
+    let hops = hops(tables, key, key::dst(key));
+    let kept = hops.iter().find(|hop| hops.len() > 1 && hop.mac == old.dst_mac);
+    match (action.target(), kept) {
+        (Target::Tunnel(_), Some(hop)) => {
+            target(tables, key, hop.place).map_or(action, |target| action.towards(target, hop.mac))
+        }
+        _ => action,
+    }
 }
 
-/// The key of the same flow's packets in the other direction; `None` where that cannot be told.
-pub fn reverse(tables: &Tables, key: &FlowKey) -> Option<FlowKey> {
-    let tenant = tables.program.tenant(TenantId(key.tenant))?;
-    let ingress = Ingress::from(tables.locate(tenant, key::dst(key))?.0);
-    key::mirror(key, ingress)
+/// The keys of the flow that this one would answer, as its opener's packets have them: one for each hop that they may come
+/// from, most often one in all. None where there is no such flow: an echo request answers nothing.
+pub fn openers<'t>(tables: &'t Tables, key: &FlowKey) -> impl Iterator<Item = FlowKey> + use<'t> {
+    let is_asking = key::is_echo_request(key);
+    reverses(tables, key).filter(move |_| !is_asking)
+}
+
+/// The keys of the same flow's packets in the other direction, one for each hop that they may come from. None where that
+/// direction cannot be told. Rules do not ask for the hop: what they say of one they say of all.
+pub fn reverses<'t>(tables: &'t Tables, key: &FlowKey) -> impl Iterator<Item = FlowKey> + use<'t> {
+    let key = *key;
+    hops(tables, &key, key::dst(&key))
+        .iter()
+        .filter_map(move |hop| key::mirror(&key, Ingress::from(hop.place)))
+}
+
+/// Where an address of the key's tenant may be.
+fn hops<'t>(tables: &'t Tables, key: &FlowKey, address: std::net::IpAddr) -> &'t [Hop] {
+    tables.program.tenant(TenantId(key.tenant)).map_or(&[], |tenant| tables.locate(tenant, address))
+}
+
+/// The key as if its packet had come by the first of the hops that its source is behind: for what several hops bring in
+/// parts.
+pub fn by_any_hop(tables: &Tables, key: &FlowKey) -> FlowKey {
+    let first = hops(tables, key, key::src(key)).first();
+    first.map_or(*key, |hop| key::entering(key, Ingress::from(hop.place)))
 }
 
 /// Where a reply goes: as [`decide`] says, but for the rules, which its opener has passed.
@@ -77,9 +105,9 @@ pub fn came_back(tables: &Tables, error: &FlowKey, quoted: &FlowKey) -> bool {
     tenant.is_some_and(|tenant| tables.is_behind(tenant, key::ingress(error), key::dst(quoted)))
 }
 
-/// Completes the key of a quoted packet: it came in where its source lives.
-pub fn place_sender(tables: &Tables, quoted: &FlowKey) -> Option<FlowKey> {
-    let tenant = tables.program.tenant(TenantId(quoted.tenant))?;
-    let ingress = Ingress::from(tables.locate(tenant, key::src(quoted))?.0);
-    Some(key::entering(quoted, ingress))
+/// Completes the key of a quoted packet: it came in where its source lives, by one of these ways.
+pub fn place_sender<'t>(tables: &'t Tables, quoted: &FlowKey) -> impl Iterator<Item = FlowKey> + use<'t> {
+    let quoted = *quoted;
+    let hops = hops(tables, &quoted, key::src(&quoted));
+    hops.iter().map(move |hop| key::entering(&quoted, Ingress::from(hop.place)))
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use engine::Io;
 use packet::{Backend, Buf};
-use program::{Answers, DropReason, Ingress, Place, Tenant};
+use program::{Answers, DropReason, Hop, Ingress, Place, Tenant};
 use wire::{Mac, build};
 
 use crate::classify::mac_at;
@@ -118,11 +118,11 @@ fn is_genuine(tables: &Tables, tenant: &Tenant, ingress: Ingress, address: IpAdd
             own_mac && (tables.program.owns(port, address) || link_local)
         }
         Ingress::Vtep(vtep) if link_local => {
-            tenant.endpoints.iter().any(|endpoint| endpoint.place == Place::Vtep(vtep) && endpoint.mac == mac)
+            let own = Hop { mac, place: Place::Vtep(vtep) };
+            tenant.endpoints.iter().any(|endpoint| endpoint.hop == own)
         }
-        Ingress::Vtep(_) => {
-            tables.is_behind(tenant, ingress, address)
-                && tables.locate(tenant, address).is_some_and(|(_, owner)| owner == mac)
+        Ingress::Vtep(vtep) => {
+            tables.locate(tenant, address).contains(&Hop { mac, place: Place::Vtep(vtep) })
         }
     }
 }
@@ -141,6 +141,6 @@ fn owner(tenant: &Tenant, ingress: Ingress, address: IpAddr) -> Option<Mac> {
         return Some(tenant.gateway_mac);
     }
     let endpoint = tenant.endpoint(address)?;
-    let remote_asks_for_remote = matches!((ingress, endpoint.place), (Ingress::Vtep(_), Place::Vtep(_)));
-    (!remote_asks_for_remote).then_some(endpoint.mac)
+    let remote_asks_for_remote = matches!((ingress, endpoint.hop.place), (Ingress::Vtep(_), Place::Vtep(_)));
+    (!remote_asks_for_remote).then_some(endpoint.hop.mac)
 }

@@ -37,7 +37,8 @@ impl Edge {
         let Some(part) = parsed.part(buf.bytes()) else {
             return io.ledger.dropped(self.lanes.account[lane], DropReason::Malformed);
         };
-        let id = key::datagram(&key, part.id);
+        // Routers send the fragments of one datagram by several hops: later ones show no ports.
+        let id = key::datagram(&decide::by_any_hop(tables, &key), part.id);
         let piece = Piece { offset: part.offset, len: part.len, more: part.more };
         match parsed.fragment {
             Fragment::Later => self.later_fragment(tables, lane, buf, (&id, piece), io, now),

@@ -147,11 +147,8 @@ impl Edge {
     /// A TCP connection begins with a SYN, unless the tenant's are picked up in their middle; what comes from the other
     /// side of one that is known begins nothing.
     fn may_open(&self, tables: &Tables, key: &FlowKey, frame: &[u8], parsed: &wire::Parsed) -> bool {
-        let is_known = || {
-            let reverse = decide::reverse(tables, key);
-            reverse.is_some_and(|reverse| self.flows.find(self.flows.hash(&reverse), &reverse).is_some())
-        };
-        opens_connection(tables, key, frame, parsed) || is_known()
+        let is_known = |key: FlowKey| self.flows.find(self.flows.hash(&key), &key).is_some();
+        opens_connection(tables, key, frame, parsed) || decide::reverses(tables, key).any(is_known)
     }
 
     /// Puts a decision into the table, if it is worth it and there is room.
@@ -190,11 +187,12 @@ impl Edge {
 
     /// A flow that was refused while nobody had opened it the other way may now be an answer.
     fn forget_refused_reply(&mut self, tables: &Tables, key: &FlowKey) {
-        let Some(reply) = decide::reverse(tables, key) else { return };
-        if let Some(slot) = self.flows.find(self.flows.hash(&reply), &reply)
-            && self.flows.entry(slot).action.is_policy_drop()
-        {
-            self.flows.remove(slot);
+        for reply in decide::reverses(tables, key) {
+            if let Some(slot) = self.flows.find(self.flows.hash(&reply), &reply)
+                && self.flows.entry(slot).action.is_policy_drop()
+            {
+                self.flows.remove(slot);
+            }
         }
     }
 
@@ -206,7 +204,7 @@ impl Edge {
         let mut action = self.settle(tables, &key, now);
         if action.is_policy_drop() && old.is_reply() {
             // Its opener's entry may be gone: that the opener would still be allowed is what counts.
-            let opener = decide::opener(tables, &key).is_some_and(|opener| decide(tables, &opener).is_ok());
+            let opener = decide::openers(tables, &key).any(|opener| decide(tables, &opener).is_ok());
             let reply = if opener { decide::deliver_reply(tables, &key).ok() } else { None };
             action = reply.map_or(action, |reply| reply.action(tables, &key));
         }
@@ -220,6 +218,7 @@ impl Edge {
         }
         // Once a reply, always a reply: else it would keep a flow open that the program has closed.
         let action = if old.is_reply() { action.as_reply() } else { action };
+        let action = decide::keep_hop(tables, &key, action, old);
         self.flows.entry_mut(slot).action = action;
         Some(action)
     }
@@ -244,7 +243,7 @@ impl Edge {
 
     /// The flow that this one is the other direction of, when that was opened first.
     fn answered(&self, tables: &Tables, key: &FlowKey, now: Nanos) -> Option<FlowKey> {
-        decide::opener(tables, key).filter(|opener| self.was_opened(opener, now))
+        decide::openers(tables, key).find(|opener| self.was_opened(opener, now))
     }
 
     /// True when that flow has been opened by its own side and the program still allows it.

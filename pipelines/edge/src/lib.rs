@@ -41,7 +41,7 @@ use ::tables::fragments::Datagrams;
 use ::tables::qp::QpTable;
 use engine::{Gauge, Io, Owner, Pipeline, Queue, Subject, WorkerId};
 use packet::{Backend, Burst, Nanos};
-use program::{PortId, TenantId, limit};
+use program::{PortId, RoomCount, TenantId, limit};
 use quiescent::cell::SharedWords;
 
 pub use ::tables::fragments::Bounds as FragmentBounds;
@@ -67,6 +67,8 @@ const EXPIRY_BUDGET: usize = 256;
 const DATAGRAM_BUDGET: usize = 64;
 /// Queue pairs looked at for ageing in one tick.
 const QUEUE_PAIR_BUDGET: usize = 64;
+/// Tenants whose part of the tables is told in one tick.
+const TENANTS_TOLD: usize = 64;
 /// Time between ticks.
 const TICK: Nanos = Nanos::from_millis(1);
 
@@ -101,6 +103,8 @@ pub struct Edge {
     hits: u64,
     /// Among how many workers a tenant's bounds are divided.
     workers: u16,
+    /// The tenant whose part of the tables was told last.
+    told: usize,
     /// TCP segments of the burst in hand that are outside their connection's windows.
     out_of_window: u64,
 }
@@ -120,6 +124,7 @@ impl Edge {
             log: None,
             hits: 0,
             workers: 1,
+            told: 0,
             out_of_window: 0,
         }
     }
@@ -144,6 +149,24 @@ impl Edge {
     /// This worker's part of what a tenant may have: of nothing nothing, else at least one.
     fn share(&self, of_all: u32) -> u32 {
         of_all.div_ceil(u32::from(self.workers))
+    }
+
+    /// Tells what the next tenants have of the tables.
+    fn tell_room(&mut self, tables: &Tables, ledger: &mut engine::Ledger) {
+        let tenants = tables.program.tenants.len();
+        for _ in 0..TENANTS_TOLD.min(tenants) {
+            self.told = (self.told + 1) % tenants;
+            let tenant = TenantId(self.told as u16);
+            let Some(share) = self.flows.share(tenant.0) else { continue };
+            let room = RoomCount {
+                flows: share.in_use.into(),
+                evicted: share.evicted,
+                displaced: share.displaced,
+                refused: share.refused,
+                queue_pairs: self.qps.in_use(tenant.0) as u64,
+            };
+            ledger.set_room(tenant, room);
+        }
     }
 
     /// Whether that tenant may cause another ICMP error now.
@@ -203,6 +226,7 @@ impl<B: Backend> Pipeline<B> for Edge {
         self.qps.expire(now, QUEUE_PAIR_BUDGET);
         io.ledger.set(Gauge::Flows, self.flows.len() as u64);
         io.ledger.set(Gauge::QueuePairs, self.qps.len() as u64);
+        self.tell_room(tables, &mut io.ledger);
         self.ask_next_hops(tables, io, now);
         now + TICK
     }

@@ -35,7 +35,7 @@ impl LogRecord {
         FlowRecord {
             verdict: verdict.into(),
             rule: program.origin(self.rule),
-            ..record::describe(program, &self.key)
+            ..record::describe(program, &self.key, None)
         }
     }
 }

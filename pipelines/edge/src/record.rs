@@ -3,11 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use program::{DropReason, FlowRecord, Ingress, Place, Program, QueuePairRecord, QueuePairSide, TenantId};
+use tables::connection::{Stage, sctp, tcp};
 use tables::flow::{FlowKey, Slot};
 use tables::qp::{Service, Side, State, View};
+use wire::Mac;
 
 use crate::action::{Action, Target};
-use crate::decide::{decide, opener};
+use crate::decide::{decide, openers};
 use crate::key;
 use crate::{Edge, Tables};
 
@@ -39,6 +41,7 @@ pub struct FlowEntry {
     action: Action,
     /// The queue pair of the flow that it answers.
     answers: Option<u32>,
+    stage: Option<Stage>,
     packets: u64,
     bytes: u64,
 }
@@ -52,10 +55,11 @@ impl FlowEntry {
                 .answers
                 .map_or_else(String::new, |qp| key::service_text(&FlowKey { l4: qp, ..self.key })),
             verdict: self.verdict().to_owned(),
+            stage: self.stage.map_or_else(String::new, |stage| stage.name().to_owned()),
             rule: self.rule(tables),
             packets: self.packets,
             bytes: self.bytes,
-            ..describe(&tables.program, &self.key)
+            ..describe(&tables.program, &self.key, Some(self.action.dst_mac))
         }
     }
 
@@ -68,7 +72,7 @@ impl FlowEntry {
     }
 
     fn rule(&self, tables: &Tables) -> String {
-        let key = match opener(tables, &self.key) {
+        let key = match openers(tables, &self.key).next() {
             Some(opener) if self.action.is_reply() => opener,
             None if self.action.is_reply() => return String::new(),
             _ => self.key,
@@ -82,8 +86,9 @@ impl FlowEntry {
     }
 }
 
-/// Whose flow a key is, and between whom, without what is said of it.
-pub(crate) fn describe(program: &Program, key: &FlowKey) -> FlowRecord {
+/// Whose flow a key is, and between whom, without what is said of it. Of several hops it goes to that of `mac`, which it may
+/// have kept from another program, else to the one that is its by hash.
+pub(crate) fn describe(program: &Program, key: &FlowKey, mac: Option<Mac>) -> FlowRecord {
     let tenant = program.tenant(TenantId(key.tenant));
     let place = |place| match place {
         Place::Port(port) => program.port_name(port).to_owned(),
@@ -93,7 +98,9 @@ pub(crate) fn describe(program: &Program, key: &FlowKey) -> FlowRecord {
         Ingress::Port(port) => Place::Port(port),
         Ingress::Vtep(vtep) => Place::Vtep(vtep),
     };
-    let to = tenant.and_then(|tenant| tenant.locate(key::dst(key)));
+    let hops = tenant.map_or(&[][..], |tenant| tenant.locate(key::dst(key)));
+    let kept = hops.iter().find(|hop| Some(hop.mac) == mac);
+    let to = kept.or_else(|| key::flow(key).choose(hops));
     FlowRecord {
         tenant: tenant.map_or("?", |tenant| &tenant.name).to_owned(),
         from: place(from),
@@ -102,8 +109,9 @@ pub(crate) fn describe(program: &Program, key: &FlowKey) -> FlowRecord {
         service: key::service_text(key),
         answers: String::new(),
         verdict: String::new(),
+        stage: String::new(),
         rule: String::new(),
-        to: to.map_or_else(|| "-".to_owned(), |(to, _)| place(to)),
+        to: to.map_or_else(|| "-".to_owned(), |hop| place(hop.place)),
         packets: 0,
         bytes: 0,
     }
@@ -128,9 +136,26 @@ impl Edge {
             let (key, action) = (*entry.key(), entry.action);
             let answers = if action.is_reply() && key::is_roce(&key) { self.answered_qp(slot) } else { None };
             let (packets, bytes) = (entry.packets, entry.bytes);
-            sink(Record::Flow(FlowEntry { key, action, answers, packets, bytes }));
+            let stage = self.stage(slot, &key, action);
+            sink(Record::Flow(FlowEntry { key, action, answers, stage, packets, bytes }));
         }
         (next < self.flows.slots()).then_some(next)
+    }
+
+    /// How far the connection of an allowed flow is; `None` where there is none to follow.
+    fn stage(&self, slot: Slot, key: &FlowKey, action: Action) -> Option<Stage> {
+        match key::service(key) {
+            _ if matches!(action.target(), Target::Drop(_)) => None,
+            program::Service::Tcp(_) => {
+                let (own, other) = self.tcp_sides(slot);
+                Some(tcp::stage(&own, &other))
+            }
+            program::Service::Sctp(_) => {
+                let (own, other) = self.sctp_sides(slot);
+                Some(sctp::stage(&own, &other))
+            }
+            _ => None,
+        }
     }
 
     pub(crate) fn dump_queue_pairs(

@@ -7,7 +7,7 @@
 
 use engine::{Gauge, Ledger};
 use packet::Nanos;
-use program::{Answers, DropReason, Ingress, Learn, Order, Roce, TenantId, UnknownQp};
+use program::{DropReason, Learn, Order, Roce, TenantId, UnknownQp};
 use tables::flow::{FlowKey, Slot};
 use tables::qp::{Found, Heard, Hosts, Link, Packet, Refusal};
 use wire::icrc::{Check, verify};
@@ -133,7 +133,9 @@ impl Edge {
         ledger: &mut Ledger,
         now: Nanos,
     ) -> Action {
+        let old = self.flows.entry(slot).action;
         let (action, member) = self.settle_roce(tables, lane, frame, ledger, now);
+        let action = decide::keep_hop(tables, &self.lanes.key[lane], action, old);
         let timeout = match action.target() {
             Target::Drop(_) if !action.is_policy_drop() => {
                 self.flows.remove(slot);
@@ -231,8 +233,8 @@ impl Edge {
             (Err(refused), Some(found)) if is_by_policy(refused.reason) => {
                 let answers_only = found.state.is_learned();
                 let passes = !found.is_opener && (!answers_only || packet.is_answer());
-                let opener = found.opened_qp.filter(|_| passes).map(|qp| opener(tables, &key, qp));
-                let allowed = opener.is_some_and(|opener| decide(tables, &opener).is_ok());
+                let opened = found.opened_qp.filter(|_| passes);
+                let allowed = opened.is_some_and(|qp| may_open(tables, &key, qp));
                 match decide::deliver_reply(tables, &key) {
                     Ok(reply) if allowed => {
                         (reply.action(tables, &key).as_reply(), member(found, answers_only))
@@ -296,7 +298,7 @@ impl Edge {
         let hosts = hosts(&key);
         let mut action = action;
         if action.is_policy_drop() && self.qps.is_answer(&hosts, &message) {
-            let allowed = decide(tables, &opener(tables, &key, cm::QP)).is_ok();
+            let allowed = may_open(tables, &key, cm::QP);
             let reply = decide::deliver_reply(tables, &key).ok().filter(|_| allowed);
             action = reply.map_or(action, |reply| reply.action(tables, &key).as_reply());
         }
@@ -306,7 +308,9 @@ impl Edge {
         match self.qps.hear(&hosts, &message, now) {
             Heard::Connected { opener, responder } => {
                 self.forget_flow(&FlowKey { l4: opener, ..key });
-                self.forget_flow(&FlowKey { l4: responder, ..reversed(tables, &key) });
+                for back in reversed(tables, &key) {
+                    self.forget_flow(&FlowKey { l4: responder, ..back });
+                }
             }
             Heard::Full(_) => ledger.count(Gauge::Untracked, 1),
             Heard::Requested | Heard::Released | Heard::Known | Heard::Unrelated => {}
@@ -349,15 +353,12 @@ fn hosts(key: &FlowKey) -> Hosts {
     Hosts { tenant: key.tenant, is_ipv6: key::src(key).is_ipv6(), src: key.src, dst: key.dst }
 }
 
-/// The key of packets in the other direction, without their queue pair.
-fn reversed(tables: &Tables, key: &FlowKey) -> FlowKey {
-    let tenant = tables.program.tenant(TenantId(key.tenant));
-    let place = tenant.and_then(|tenant| tables.locate(tenant, key::dst(key)));
-    let ingress = place.map_or(key::ingress(key), |(place, _)| Ingress::from(place));
-    key::entering(&FlowKey { src: key.dst, dst: key.src, ..*key }, ingress)
+/// The keys of packets in the other direction, without their queue pair: one for each hop that they may come from.
+fn reversed<'t>(tables: &'t Tables, key: &FlowKey) -> impl Iterator<Item = FlowKey> + use<'t> {
+    decide::place_sender(tables, &FlowKey { src: key.dst, dst: key.src, ..*key })
 }
 
-/// The key of the flow that a packet answers: what its receiver sends to that queue pair.
-fn opener(tables: &Tables, key: &FlowKey, qp: u32) -> FlowKey {
-    FlowKey { l4: qp, ..reversed(tables, key) }
+/// True when rules allow the flow that a packet answers: what its receiver sends to that queue pair.
+fn may_open(tables: &Tables, key: &FlowKey, qp: u32) -> bool {
+    reversed(tables, key).any(|opener| decide(tables, &FlowKey { l4: qp, ..opener }).is_ok())
 }

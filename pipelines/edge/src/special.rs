@@ -57,16 +57,15 @@ impl Edge {
         // It is for whoever sent what it quotes, and comes from where that went.
         let quoted = key::quoted(buf.bytes(), parsed, &key)
             .filter(|quoted| key::src(quoted) == key::dst(&key))
-            .filter(|quoted| decide::came_back(tables, &key, quoted))
-            .and_then(|quoted| decide::place_sender(tables, &quoted));
-        let related = quoted.is_some_and(|quoted| {
-            let answer_of = decide::opener(tables, &quoted);
+            .filter(|quoted| decide::came_back(tables, &key, quoted));
+        let mut senders = quoted.iter().flat_map(|quoted| decide::place_sender(tables, quoted));
+        let related = senders.any(|quoted| {
             let was_sent = || {
                 let sequence = key::quoted_sequence(buf.bytes(), parsed);
                 sequence.is_none_or(|sequence| self.may_be_quoted(&quoted, sequence))
             };
             let is_open = self.is_open(tables, &quoted, now)
-                || answer_of.is_some_and(|opener| self.is_open(tables, &opener, now));
+                || decide::openers(tables, &quoted).any(|opener| self.is_open(tables, &opener, now));
             is_open && was_sent()
         });
         let action = match decide::deliver_reply(tables, &key) {

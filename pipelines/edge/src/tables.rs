@@ -6,8 +6,8 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use program::{
-    Answers, Decision, DscpMode, Generation, Place, PortId, Program, RuleListId, Service, Tenant, TenantId,
-    Uplink, VtepId,
+    Answers, Decision, DscpMode, Generation, Hop, Place, PortId, Program, RuleListId, Service, Tenant,
+    TenantId, Uplink, VtepId,
 };
 use wire::{Mac, vxlan};
 
@@ -194,11 +194,9 @@ impl Tables {
     }
 
     fn add_tunnels(&mut self, tenant: &Tenant) -> Result<(), BuildError> {
-        let places = tenant.endpoints.iter().filter_map(|endpoint| match endpoint.place {
-            Place::Vtep(vtep) => Some(vtep),
-            Place::Port(_) => None,
-        });
-        for vtep in places.chain(tenant.routes.iter().map(|route| route.vtep)) {
+        let hosts = tenant.endpoints.iter().map(|endpoint| &endpoint.hop);
+        for hop in hosts.chain(tenant.routes.iter().flat_map(|route| &route.hops)) {
+            let Place::Vtep(vtep) = hop.place else { continue };
             if self.tunnel_of.contains_key(&(tenant.id, vtep)) {
                 continue;
             }
@@ -239,8 +237,9 @@ impl Answers for Tables {
         &self.program
     }
 
-    fn locate(&self, tenant: &Tenant, address: IpAddr) -> Option<(Place, Mac)> {
-        self.whereabouts.get(usize::from(tenant.id.0))?.as_ref()?.locate(address)
+    fn locate<'a>(&'a self, tenant: &'a Tenant, address: IpAddr) -> &'a [Hop] {
+        let known = self.whereabouts.get(usize::from(tenant.id.0)).and_then(Option::as_ref);
+        known.map_or(&[], |known| known.locate(address))
     }
 
     fn decide(&self, list: RuleListId, peer: IpAddr, service: Service) -> Decision {

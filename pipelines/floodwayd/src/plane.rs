@@ -8,7 +8,7 @@ use edge::{Edge, Facts, FragmentBounds, Limits, Log, LogRecord, Record, Tables, 
 use engine::{Account, Dump, DumpRequest, Dumped, Gauge, Ledger, LedgerReader, Subject, WorkerId};
 use program::{
     DropCount, DropReason, FlowRecord, Generation, LogCount, NeighbourReport, PortId, PortReport, Program,
-    QueuePairRecord, Report, Tenant, TenantReport, Traffic, WorkerReport, limit,
+    QueuePairRecord, Report, RoomCount, Tenant, TenantId, TenantReport, Traffic, WorkerReport, limit,
 };
 use quiescent::{Publisher, Reader, SharedWords, ring::Consumer};
 
@@ -215,7 +215,19 @@ impl Plane {
             ports: sum,
             drops: self.drops(&all),
             log: self.log(fabric),
+            room: self.room(tenant.id),
         }
+    }
+
+    fn room(&self, tenant: TenantId) -> RoomCount {
+        let each = self.ledgers.iter().map(|ledger| ledger.room(tenant));
+        each.fold(RoomCount::default(), |sum, room| RoomCount {
+            flows: sum.flows + room.flows,
+            evicted: sum.evicted + room.evicted,
+            displaced: sum.displaced + room.displaced,
+            refused: sum.refused + room.refused,
+            queue_pairs: sum.queue_pairs + room.queue_pairs,
+        })
     }
 
     fn log(&self, account: Account) -> LogCount {

@@ -241,6 +241,7 @@ impl Memory {
             ports: Traffic::default(),
             drops: packets.into_iter().map(|(reason, packets)| DropCount { reason, packets }).collect(),
             log: self.ledger.log(Account::Tenant(tenant.id)),
+            room: self.ledger.room(tenant.id),
         }
     }
 }

@@ -19,7 +19,7 @@ use agent::{
 };
 use program::{
     DropCount, FlowRecord, LogCount, NakCounts, NeighbourReport, PortReport, Program, QueuePairRecord,
-    QueuePairSide, Report, TenantReport, Traffic, WorkerReport,
+    QueuePairSide, Report, RoomCount, TenantReport, Traffic, WorkerReport,
 };
 
 pub const FABRIC: &str = "apiVersion: floodway.dev/v1alpha1
@@ -246,6 +246,7 @@ impl DataPlane for Fake {
                 ports: traffic,
                 drops: vec![drop("spoofed-mac", 2), drop("policy-deny", 4)],
                 log: LogCount { written: 3, suppressed: 2, lost: 1 },
+                room: RoomCount { flows: 9, evicted: 5, displaced: 4, refused: 6, queue_pairs: 8 },
             }],
             neighbours: vec![NeighbourReport { address: "192.0.2.2".parse().unwrap(), mac: String::new() }],
         }
@@ -285,6 +286,7 @@ impl DataPlane for Fake {
             service: format!("tcp {port} > 5201"),
             answers: String::new(),
             verdict: "accept".into(),
+            stage: "open".into(),
             rule: "p/red.yaml:31".into(),
             to: "fabric".into(),
             packets: 9,

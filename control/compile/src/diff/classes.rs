@@ -329,7 +329,7 @@ impl Pair<'_> {
         let is_reachable = [&self.new, &self.old]
             .into_iter()
             .filter_map(View::tenant)
-            .any(|tenant| tenant.locate(peer).is_some());
+            .any(|tenant| !tenant.locate(peer).is_empty());
         Example {
             peer,
             service: service.text(0),
@@ -345,11 +345,10 @@ impl Pair<'_> {
         let own = *port.addresses.iter().find(|own| own.is_ipv4() == peer.is_ipv4())?;
         let (ingress, src, dst) = match self.side {
             Side::Egress => (Ingress::Port(port.id), own, peer),
-            Side::Ingress => (Ingress::from(tenant.locate(peer)?.0), peer, own),
+            Side::Ingress => (Ingress::from(tenant.locate(peer).first()?.place), peer, own),
         };
         // A packet to the own address goes nowhere.
-        if tenant.locate(dst).is_some_and(|(place, _)| place == Place::Port(port.id))
-            && self.side == Side::Egress
+        if tenant.locate(dst).iter().any(|hop| hop.place == Place::Port(port.id)) && self.side == Side::Egress
         {
             return None;
         }

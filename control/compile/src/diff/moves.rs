@@ -6,10 +6,13 @@ use std::{
     net::IpAddr,
 };
 
-use program::{Place, Program, Tenant};
+use program::{Program, Tenant};
 use serde::{Deserialize, Serialize};
 
-use super::classes::{AddressRange, atoms_of, extend};
+use super::{
+    classes::{AddressRange, atoms_of, extend},
+    parts::hops_text,
+};
 
 /// Hosts and prefixes looked at before the rest is left out.
 const LOOKS_MAX: usize = 50_000_000;
@@ -34,7 +37,7 @@ pub struct Move {
     pub tenant: String,
     /// Which.
     pub addresses: Vec<AddressRange>,
-    /// Port or tunnel endpoint and the receiver's MAC, `gateway`, or `nowhere`.
+    /// Port or tunnel endpoint and the receiver's MAC, all of them when there are several, `gateway`, or `nowhere`.
     pub before: String,
     /// The same in the other program.
     pub after: String,
@@ -89,11 +92,8 @@ impl<'p> View<'p> {
             return "gateway".into();
         }
         match tenant.locate(address) {
-            None => NOWHERE.into(),
-            Some((Place::Port(port), mac)) => format!("{} mac {mac}", self.program.port_name(port)),
-            Some((Place::Vtep(vtep), mac)) => {
-                format!("{} mac {mac}", self.program.vtep(vtep).map_or("?", |vtep| &vtep.name))
-            }
+            [] => NOWHERE.into(),
+            hops => hops_text(self.program, hops),
         }
     }
 }

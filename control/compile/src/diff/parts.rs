@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use program::{Place, Program, Rule, RuleId, RuleListId, Tenant, limit};
+use program::{Hop, Program, Rule, RuleId, RuleListId, Tenant, limit};
 use serde::{Deserialize, Serialize};
 
 use super::Capacity;
-use crate::explain::{Side, peer_text, service_text, verdict_text};
+use crate::explain::{Side, peer_text, place_name, service_text, verdict_text};
 
 /// What happens to a thing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -154,23 +154,24 @@ fn tenant_facts(program: &Program, tenant: &Tenant) -> Facts {
     facts.insert(("connections", String::new()), format!("mid-stream {mid_stream:?}, windows {windows:?}"));
     let gateways: Vec<String> = tenant.gateways.iter().map(ToString::to_string).collect();
     facts.insert(("gateway", String::new()), format!("{} mac {}", gateways.join(","), tenant.gateway_mac));
-    let place = |place: Place| match place {
-        Place::Port(port) => program.port_name(port).to_owned(),
-        Place::Vtep(vtep) => program.vtep(vtep).map_or("?", |vtep| &vtep.name).to_owned(),
-    };
     for port in program.ports.iter().flatten().filter(|port| port.tenant == tenant.id) {
         let text = format!("mac {} mtu {}", port.mac, port.mtu);
         facts.insert(("port", program.port_name(port.id).into()), text);
     }
     for host in &tenant.endpoints {
-        let text = format!("at {} mac {}", place(host.place), host.mac);
+        let text = format!("at {}", hops_text(program, &[host.hop]));
         facts.insert(("host", host.address.to_string()), text);
     }
     for route in &tenant.routes {
-        let text = format!("at {} mac {}", place(Place::Vtep(route.vtep)), route.mac);
-        facts.insert(("route", route.prefix.to_string()), text);
+        facts.insert(("route", route.prefix.to_string()), format!("at {}", hops_text(program, &route.hops)));
     }
     facts
+}
+
+/// Each hop's place and MAC.
+pub(super) fn hops_text(program: &Program, hops: &[Hop]) -> String {
+    let text = |hop: &Hop| format!("{} mac {}", place_name(program, hop.place), hop.mac);
+    hops.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
 fn compare(old: &Facts, new: &Facts) -> Vec<Part> {

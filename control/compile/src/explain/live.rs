@@ -46,6 +46,7 @@ impl Concern {
         };
         let packet = Packet::default_of(flow);
         let opener = if is_echo_request(flow.service) { None } else { mirror(program, &packet) };
+        let opener = opener.map(|opener| by_any_hop(program, opener));
         Self { own: Some(flow), opener, identifier: *identifier }
     }
 
@@ -87,7 +88,18 @@ fn flow_of(
         Some(port) => Ingress::Port(PortId(port as u16)),
         None => Ingress::Vtep(VtepId(program.vteps.iter().position(named)? as u16)),
     };
-    Some(Flow { tenant, ingress, src, dst, service, src_port })
+    Some(by_any_hop(program, Flow { tenant, ingress, src, dst, service, src_port }))
+}
+
+/// A flow by whichever of its source's hops it comes in is one flow: it is named by the first of them.
+fn by_any_hop(program: &Program, flow: Flow) -> Flow {
+    let hops = program.tenant(flow.tenant).map_or(&[][..], |tenant| tenant.locate(flow.src));
+    match hops {
+        [first, ..] if hops.iter().any(|hop| Ingress::from(hop.place) == flow.ingress) => {
+            Flow { ingress: Ingress::from(first.place), ..flow }
+        }
+        _ => flow,
+    }
 }
 
 /// What becomes of an explained packet, given the entries that its [`Concern`] covers. `None` where no flow has a say in it.

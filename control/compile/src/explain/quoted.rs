@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use program::{Answers, Flow, Ingress, Program, Service, Tenant};
+use program::{Answers, Flow, Hop, Ingress, Program, Service, Tenant};
 use wire::{L3, L4, Parsed};
 
 use super::{Packet, RuleList, ask, is_echo_request, is_open_to, mirror, name, words::Quoted};
@@ -64,9 +64,11 @@ fn quotation(program: &Program, error: &Packet, quote: &Quote) -> Result<Quotati
     if !program.is_behind(tenant, error.flow.ingress, quote.dst) {
         return Err("the quoted packet did not go to where the error comes from");
     }
-    let (place, _) = tenant.locate(quote.src).ok_or("nobody has the quoted packet's source address")?;
+    let hops = tenant.locate(quote.src);
+    let Hop { place, .. } = hops.first().ok_or("nobody has the quoted packet's source address")?;
     let Quote { src, dst, service, src_port, .. } = *quote;
-    let flow = Flow { tenant: error.flow.tenant, ingress: Ingress::from(place), src, dst, service, src_port };
+    let flow =
+        Flow { tenant: error.flow.tenant, ingress: Ingress::from(*place), src, dst, service, src_port };
     let packet = Packet { flow, ..Packet::default_of(flow) };
     let opener = if is_echo_request(service) { None } else { mirror(program, &packet) };
     Ok(Quotation { flow, opener })

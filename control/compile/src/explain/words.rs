@@ -180,11 +180,24 @@ pub struct Way {
     pub to: String,
     /// The receiver's MAC.
     pub dst_mac: String,
+    /// The hops of its route when there are several, of which it takes this one: by the hash of the flow. An open flow
+    /// that has another one keeps it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hops: Vec<WayHop>,
     /// Largest IP packet that goes there.
     pub mtu_bytes: u16,
     /// The tunnel, when it leaves by one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tunnel: Option<Tunnel>,
+}
+
+/// One of the hops of a route.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct WayHop {
+    /// The tunnel endpoint.
+    pub to: String,
+    /// The receiver's MAC.
+    pub dst_mac: String,
 }
 
 /// The headers around a packet that leaves by a tunnel. The UDP source port is the data plane's hash of the flow.

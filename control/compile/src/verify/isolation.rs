@@ -198,8 +198,8 @@ impl<'p> Check<'p> {
 
     fn places(&mut self) {
         for tenant in self.tenants() {
-            for Endpoint { address, place, .. } in &tenant.endpoints {
-                let Place::Port(id) = place else { continue };
+            for Endpoint { address, hop } in &tenant.endpoints {
+                let Place::Port(id) = &hop.place else { continue };
                 let port = self.program.port_name(*id);
                 match self.program.port(*id) {
                     Some(port) if port.tenant == tenant.id => {}
@@ -238,12 +238,11 @@ impl<'p> Check<'p> {
             }
         }
         for tenant in self.tenants() {
-            let hosts = tenant.endpoints.iter().filter_map(|host| match host.place {
-                Place::Vtep(vtep) => Some((vtep, host.address.into())),
-                Place::Port(_) => None,
-            });
-            let routes = tenant.routes.iter().map(|Route { vtep, prefix, .. }| (*vtep, *prefix));
-            for (vtep, prefix) in hosts.chain(routes) {
+            let hosts = tenant.endpoints.iter().map(|host| (host.hop, host.address.into()));
+            let routes = tenant.routes.iter();
+            let routes = routes.flat_map(|Route { prefix, hops }| hops.iter().map(|hop| (*hop, *prefix)));
+            for (hop, prefix) in hosts.chain(routes) {
+                let Place::Vtep(vtep) = hop.place else { continue };
                 if self.program.vtep(vtep).is_none() {
                     let name = &tenant.name;
                     let message = format!(

@@ -6,7 +6,7 @@ use program::{Ingress, Place, Program, Tenant};
 
 use super::{Undecided, address::Family, set::Set, walk::Budget};
 
-/// All addresses of a family, each in exactly one set.
+/// All addresses of a family, each in the set of every place that it may be at.
 #[derive(Debug)]
 pub(crate) struct Reach {
     /// By place: ports first, then tunnel endpoints.
@@ -21,7 +21,7 @@ impl Reach {
         let mut hosts = Vec::new();
         for endpoint in &tenant.endpoints {
             if let Some(point) = family.point(endpoint.address) {
-                spans.entry(key(endpoint.place)).or_default().push((point, point));
+                spans.entry(key(endpoint.hop.place)).or_default().push((point, point));
                 hosts.push((point, point));
             }
         }
@@ -31,7 +31,10 @@ impl Reach {
             let Some((first, last)) = family.net(route.prefix) else { continue };
             budget.spend(left.spans().len())?;
             let net = Set::span(first, last);
-            spans.entry(key(Place::Vtep(route.vtep))).or_default().extend(left.intersect(&net).spans());
+            let own = left.intersect(&net);
+            for hop in &route.hops {
+                spans.entry(key(hop.place)).or_default().extend(own.spans());
+            }
             left = left.minus(&net);
         }
         let places = spans.into_iter().map(|(key, spans)| (place(key), Set::of_spans(spans))).collect();

@@ -6,7 +6,7 @@ use std::{cmp::Reverse, net::IpAddr};
 use compile::verify::{End, Expect, Question};
 use ipnet::IpNet;
 use program::{
-    Device, Endpoint, Origin, PeerBlock, Place, Port, PortId, PortRange, Program, QpRange, Route, Rule,
+    Device, Endpoint, Hop, Origin, PeerBlock, Place, Port, PortId, PortRange, Program, QpRange, Route, Rule,
     RuleListId, RuleSet, Service, ServiceMatch, Tenant, TenantId, Tier, Verdict, Vni, VtepId,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
@@ -88,7 +88,7 @@ pub fn program() -> impl Strategy<Value = Program> {
         for (index, (egress, ingress, stray)) in ports.into_iter().enumerate() {
             let id = PortId(index as u16 + 1);
             let tenant = TenantId(u16::from(index == 2));
-            let lives = |host: &&Endpoint| host.place == Place::Port(id);
+            let lives = |host: &&Endpoint| host.hop.place == Place::Port(id);
             let hosts = program.tenant(tenant).unwrap().endpoints.iter().filter(lives);
             program.ports.push(Some(Port {
                 id,
@@ -112,16 +112,12 @@ fn tenant(ports: Vec<u16>) -> impl Strategy<Value = Tenant> {
         3 => (0..2u16).prop_map(|vtep| Place::Vtep(VtepId(vtep))),
         1 => (0..5u16).prop_map(|port| Place::Port(PortId(port))),
     ];
-    let endpoint = (host(), place).prop_map(|(address, place)| Endpoint {
-        address,
-        mac: Mac([2, 0, 0, 0, 0, 1]),
-        place,
-    });
-    let route = (select(prefixes()), 0..2u16).prop_map(|(prefix, vtep)| Route {
-        prefix,
-        mac: Mac([2, 0, 0, 0, 0, 2]),
-        vtep: VtepId(vtep),
-    });
+    let endpoint = (host(), place)
+        .prop_map(|(address, place)| Endpoint { address, hop: Hop { mac: Mac([2, 0, 0, 0, 0, 1]), place } });
+    let hop = |vtep: u16| Hop { mac: Mac([2, 0, 0, 0, 1, vtep as u8]), place: Place::Vtep(VtepId(vtep)) };
+    let hops = prop_oneof![Just(vec![0]), Just(vec![1]), Just(vec![0, 1])];
+    let route = (select(prefixes()), hops)
+        .prop_map(move |(prefix, hops)| Route { prefix, hops: hops.into_iter().map(hop).collect() });
     (vec(endpoint, 0..6), vec(route, 0..3)).prop_map(|(mut endpoints, mut routes)| {
         endpoints.sort_by_key(|endpoint| endpoint.address);
         endpoints.dedup_by_key(|endpoint| endpoint.address);

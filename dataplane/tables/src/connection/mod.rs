@@ -38,5 +38,18 @@ pub enum Stage {
     Closed,
 }
 
+impl Stage {
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Opening => "opening",
+            Self::Open => "open",
+            Self::HalfClosed => "half-closed",
+            Self::Closing => "closing",
+            Self::Closed => "closed",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests;

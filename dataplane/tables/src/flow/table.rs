@@ -14,6 +14,10 @@ const NONE: u32 = u32::MAX;
 const EVICTION_LOOKS: usize = 8;
 /// Wheels that one call of `expire` turns.
 const WHEELS_PER_CALL: usize = 64;
+/// The part of a call's budget that one tenant may use before the next has its turn: one in so many.
+const TURNS_PER_BUDGET: usize = 4;
+/// A clock that goes back so far has been set, and flows are looked at that it says will have been seen.
+const SET_BACK: Nanos = Nanos::from_secs(1);
 /// Tenants looked at, at each insert into a full table, for the one that has most flows.
 const TENANTS_PER_LOOK: usize = 8;
 
@@ -81,6 +85,10 @@ pub struct FlowTable<A, S = ()> {
     hand: usize,
     /// The tenant that is compared with the heaviest next.
     weighed: usize,
+    /// The latest time that `expire` was told since the clock was set back.
+    latest: Nanos,
+    /// Entries from here on are yet to be looked at, since it was.
+    recheck: u32,
 }
 
 impl<A: Copy + Default, S: Copy + Default> FlowTable<A, S> {
@@ -106,6 +114,8 @@ impl<A: Copy + Default, S: Copy + Default> FlowTable<A, S> {
             used: 0,
             hand: 0,
             weighed: 0,
+            latest: Nanos(0),
+            recheck: NONE,
         }
     }
 
@@ -284,19 +294,52 @@ impl<A: Copy + Default, S: Copy + Default> FlowTable<A, S> {
 
     /// Removes flows that have expired, looking at `budget` entries at most, and returns how many went.
     ///
-    /// Turns the wheels of 64 tenants at most, of those that ever had a flow, and goes on with the next ones at the next
-    /// call: what has expired is gone two ticks (2 ms) and `tenants / 64` calls later, if the budget suffices; until then
-    /// it is a miss to `touch`.
+    /// Turns 64 wheels at most, of tenants that ever had a flow, and goes on with the next ones at the next call. Each has a
+    /// quarter of the budget, and what is left when all have had their turn: nobody waits for another's backlog. What has
+    /// expired is gone two ticks (2 ms) and `tenants / 64` calls later, if the budget suffices; until then it is a miss to
+    /// `touch`.
+    ///
+    /// When the clock has been set back, flows that were seen later than `now` count as seen now: a quarter of the budget
+    /// goes to finding them, from the first entry to the last.
     pub fn expire(&mut self, now: Nanos, budget: usize) -> usize {
         let (before, mut left) = (self.len, budget);
-        for _ in 0..WHEELS_PER_CALL.min(self.used) {
-            left -= self.turn(self.hand, now, left);
-            if left == 0 {
+        let share = (budget / TURNS_PER_BUDGET).max(1);
+        left -= self.recall(now, share.min(left));
+        // Tenants in a row that had nothing more to do.
+        let mut idle = 0;
+        for _ in 0..WHEELS_PER_CALL {
+            if left == 0 || idle == self.used {
                 break;
             }
+            let share = share.min(left);
+            let looks = self.turn(self.hand, now, share);
+            left -= looks;
+            idle = if looks < share { idle + 1 } else { 0 };
             self.hand = (self.hand + 1) % self.used;
         }
         (before - self.len) as usize
+    }
+
+    /// Looks at `budget` entries, when the clock has been set back, for those that were seen later than `now`; returns how
+    /// many it looked at.
+    fn recall(&mut self, now: Nanos, budget: usize) -> usize {
+        if self.latest.since(now) >= SET_BACK {
+            (self.latest, self.recheck) = (now, 0);
+        }
+        self.latest = self.latest.max(now);
+        let from = self.recheck.min(self.fresh);
+        let to = self.fresh.min(from.saturating_add(u32::try_from(budget).unwrap_or(u32::MAX)));
+        for number in from..to {
+            let entry = &mut self.entries[number as usize];
+            if entry.link().is_in() && entry.last_seen > now {
+                entry.last_seen = now;
+                let (tenant, deadline) = (usize::from(entry.tenant), entry.deadline());
+                self.wheels.wind(tenant, now);
+                self.wheels.schedule(tenant, &mut self.entries, number, deadline);
+            }
+        }
+        self.recheck = if to == self.fresh { NONE } else { to };
+        (to - from) as usize
     }
 
     /// Turns a tenant's wheel to `now`, as far as `budget` looks go; returns how many it took.

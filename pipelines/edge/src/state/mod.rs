@@ -124,17 +124,31 @@ impl Edge {
 
     /// Makes the entries of both directions know each other; both have spoken then.
     pub(crate) fn introduce(&mut self, tables: &Tables, slot: Slot, key: &FlowKey) {
-        let Some(reverse) = decide::reverse(tables, key) else { return };
-        let Some(peer) = self.flows.find(self.flows.hash(&reverse), &reverse) else { return };
+        let known = |reverse: FlowKey| self.flows.find(self.flows.hash(&reverse), &reverse);
+        let Some(peer) = decide::reverses(tables, key).find_map(known) else { return };
         let is_refused = |slot| matches!(self.flows.entry(slot).action.target(), Target::Drop(_));
         if peer == slot || is_refused(slot) || is_refused(peer) {
             return;
+        }
+        if let Some(before) = self.peer(peer).filter(|before| *before != slot) {
+            self.succeed(slot, before);
         }
         self.flows.entry_mut(slot).state.peer = peer.0 + 1;
         self.flows.entry_mut(peer).state.peer = slot.0 + 1;
         if self.flows.entry(slot).timeout() == idle::ONE_WAY {
             self.set_timeouts(slot, Some(peer), idle::DATAGRAMS);
         }
+    }
+
+    /// A direction whose packets come by another hop now goes on where it was: it has one entry, and one state.
+    fn succeed(&mut self, slot: Slot, before: Slot) {
+        let old = self.flows.entry(before);
+        let (words, timeout, packets, bytes) = (old.state.words, old.timeout(), old.packets, old.bytes);
+        let entry = self.flows.entry_mut(slot);
+        entry.state.words = words;
+        (entry.packets, entry.bytes) = (entry.packets + packets, entry.bytes + bytes);
+        self.flows.set_timeout(slot, timeout);
+        self.flows.remove(before);
     }
 
     /// The entry of the other direction, if it is still there: the slot may have gone to another flow, which does not

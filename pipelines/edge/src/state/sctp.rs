@@ -35,6 +35,11 @@ impl Edge {
         Ok(())
     }
 
+    /// The sides of an SCTP flow as its entry and that of the other direction have them.
+    pub(crate) fn sctp_sides(&self, slot: Slot) -> (Side, Side) {
+        (self.sctp_side(Some(slot)), self.sctp_side(self.peer(slot)))
+    }
+
     /// Hands the tag that a side was told to it, once it speaks.
     fn sctp_side(&self, slot: Option<Slot>) -> Side {
         let Some(slot) = slot else { return Side::default() };

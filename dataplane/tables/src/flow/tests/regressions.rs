@@ -211,3 +211,50 @@ fn the_smallest_and_strangest_sizes_work() {
     assert_eq!(table.share(0).unwrap().evicted, 1);
     assert_eq!(table.iter(Slot(u32::MAX), usize::MAX).count(), 0);
 }
+
+/// B115: a clock that leaps forth and back kept the room of what it had seen meanwhile, until it came there again.
+#[test]
+fn b115_a_clock_that_leaps_forth_and_back() {
+    let (start, year) = (Nanos::from_secs(1_000), Nanos::from_secs(365 * 86_400));
+    for leap in [Nanos::from_secs(2), Nanos::from_secs(7_200), year] {
+        let mut table = Table::new(1_000, 2, 9);
+        insert(&mut table, 0, 0, start).unwrap();
+        for number in 1..400 {
+            insert(&mut table, number, 0, start + leap).unwrap();
+        }
+        table.expire(start + leap, 64);
+        for number in 400..500 {
+            insert(&mut table, number, 1, start).unwrap();
+        }
+        let mut now = start;
+        // Each call looks at 16 entries that the clock may have seen in its future, and there are 500 of them.
+        for _ in 0..500_usize.div_ceil(16) {
+            table.expire(now, 64);
+            now = now + Nanos::from_micros(1);
+        }
+        assert_eq!(table.len(), 499, "all but the one that had expired then are fresh now, after {leap:?}");
+        now = now + Nanos::from_millis(13);
+        for _ in 0..8 {
+            table.expire(now, 64);
+        }
+        assert!(table.is_empty(), "{} left after {leap:?}", table.len());
+        table.assert_index_is_sound();
+    }
+}
+
+/// A tenant with a backlog that takes many calls holds nobody up.
+#[test]
+fn a_backlog_of_one_tenant_is_no_others() {
+    let mut table = Table::new(4_096, 3, 9);
+    for number in 0..4_000 {
+        let tenant = if number < 20 { 1 + (number % 2) as u16 } else { 0 };
+        insert(&mut table, number, tenant, Nanos(0)).unwrap();
+    }
+    let late = Nanos::from_millis(13);
+    for _ in 0..3 {
+        assert_eq!(table.expire(late, 16), 16, "the budget is used");
+    }
+    assert_eq!((table.in_use(1), table.in_use(2), table.in_use(0)), (0, 0, 3_980 - 28));
+    // Alone it has the whole budget.
+    assert_eq!((table.expire(late, 1_000), table.in_use(0)), (1_000, 2_952));
+}
