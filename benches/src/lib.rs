@@ -3,6 +3,7 @@
 //! Benchmarks measure time; tests check behaviour. Nothing here decides whether a change may land.
 
 pub mod classbench;
+pub mod daemon;
 pub mod directory;
 pub mod scene;
 pub mod stage;

@@ -7,10 +7,13 @@ mod classes;
 mod flows;
 mod moves;
 mod parts;
+mod shared;
 
 use policy::Diagnostics;
 use program::{FlowRecord, Program, limit};
 use serde::{Deserialize, Serialize};
+
+use self::shared::Shared;
 
 pub use classes::{
     AddressRange, Class, Classes, Example, PEERS_SHOWN_MAX, Protocol, ServiceRange, compare as classes,
@@ -40,6 +43,9 @@ pub struct Plan {
     /// Tenants whose rules were compiled for the answer: the others are as they were compiled before.
     #[serde(default)]
     pub recompiled: usize,
+    /// Tenants whose rules were compared for the answer: the two programs share those of the others.
+    #[serde(default)]
+    pub compared: usize,
     /// What somebody should look at in the files.
     #[serde(default, skip_serializing_if = "Diagnostics::is_empty")]
     pub warnings: Diagnostics,
@@ -62,11 +68,21 @@ pub struct Capacity {
 /// Compares two programs. Flows, warnings and what was recompiled are the caller's to add.
 pub fn diff(old: &Program, new: &Program) -> Plan {
     let fabric = parts::fabric(old, new);
-    let tenants = parts::tenants(old, new);
-    let classes = classes::compare(old, new);
+    let shared = Shared::of(old, new);
+    let (tenants, compared) = parts::tenants(old, new, &shared);
+    let classes = classes::compare_unless(old, new, &shared);
     let moves = moves::compare(old, new);
     let changed = !(fabric.is_empty() && tenants.is_empty() && classes.list.is_empty());
-    Plan { changed, fabric, tenants, capacity: capacity(old, new), classes, moves, ..Plan::default() }
+    Plan {
+        changed,
+        fabric,
+        tenants,
+        capacity: capacity(old, new),
+        classes,
+        moves,
+        compared,
+        ..Plan::default()
+    }
 }
 
 /// Adds how many flows of each tenant that changes are open, of how many that it may have then.

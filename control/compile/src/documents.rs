@@ -3,10 +3,11 @@
 use std::{collections::BTreeSet, iter::once, sync::Arc};
 
 use policy::{
-    ClusterNetworkPolicy, Direction, NetworkPolicy, Peer, Policy, Position, PrefixTag, Tenant, TenantPolicy,
+    ClusterNetworkPolicy, Direction, Name, NetworkPolicy, Peer, Policy, Position, PrefixTag, Tenant,
+    TenantPolicy,
 };
 
-use crate::hosts::Tags;
+use crate::{hosts::Tags, ids::ByKey};
 
 /// The documents that speak of one tenant, each in its order.
 pub(crate) struct Documents<'a> {
@@ -16,14 +17,37 @@ pub(crate) struct Documents<'a> {
     pub clusters: Vec<&'a Arc<ClusterNetworkPolicy>>,
 }
 
+/// The documents of a policy, told apart by whose they are.
+pub(crate) struct ByTenant<'a> {
+    policies: ByKey<&'a Name, &'a [Arc<TenantPolicy>]>,
+    networks: ByKey<&'a Name, &'a [Arc<NetworkPolicy>]>,
+    clusters: &'a [Arc<ClusterNetworkPolicy>],
+}
+
+impl<'a> ByTenant<'a> {
+    pub fn of(policy: &'a Policy) -> Self {
+        Self {
+            policies: grouped(&policy.policies, |policy| &policy.tenant.value),
+            networks: grouped(&policy.network_policies, |policy| &policy.tenant.value),
+            clusters: &policy.cluster_policies,
+        }
+    }
+}
+
+/// The parts of a list that is sorted by tenant.
+fn grouped<T>(list: &[Arc<T>], tenant: impl Fn(&T) -> &Name) -> ByKey<&Name, &[Arc<T>]> {
+    let groups = list.chunk_by(|a, b| tenant(a) == tenant(b));
+    groups.filter_map(|group| Some((tenant(group.first()?), group))).collect()
+}
+
 impl<'a> Documents<'a> {
-    pub fn of(policy: &'a Policy, tenant: &'a Arc<Tenant>) -> Self {
+    pub fn of(all: &ByTenant<'a>, tenant: &'a Arc<Tenant>) -> Self {
         let name = &tenant.name.value;
-        let clusters = policy.cluster_policies.iter();
+        let clusters = all.clusters.iter();
         Self {
             tenant,
-            policies: own(&policy.policies, |policy| policy.tenant.value.cmp(name)),
-            networks: own(&policy.network_policies, |policy| policy.tenant.value.cmp(name)),
+            policies: all.policies.get(name).copied().unwrap_or_default(),
+            networks: all.networks.get(name).copied().unwrap_or_default(),
             clusters: clusters.filter(|policy| policy.tenants.selects(&tenant.labels)).collect(),
         }
     }
@@ -103,11 +127,4 @@ fn says_same(a: &Arc<PrefixTag>, b: &Arc<PrefixTag>) -> bool {
 /// A file that is read again gives documents that say what they said.
 fn is_same<T: PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
     Arc::ptr_eq(a, b) || a == b
-}
-
-/// The part of a sorted list that compares equal.
-fn own<T>(list: &[T], compare: impl Fn(&T) -> std::cmp::Ordering) -> &[T] {
-    let start = list.partition_point(|item| compare(item).is_lt());
-    let end = list.partition_point(|item| compare(item).is_le());
-    &list[start..end]
 }

@@ -16,14 +16,14 @@ use program::{
 };
 
 use crate::{
-    documents::{Documents, Inputs},
+    documents::{ByTenant, Documents, Inputs},
     error,
     hosts::{Hosts, Tags},
-    ids::Ids,
+    ids::{ByKey, Ids},
 };
 
 /// Egress and ingress list of each tenant port, by the port's name.
-pub(crate) type PortLists<'a> = BTreeMap<&'a str, (RuleListId, RuleListId)>;
+pub(crate) type PortLists<'a> = ByKey<&'a str, (RuleListId, RuleListId)>;
 
 /// Most prefixes and exceptions of all rules together, once labels and names are resolved: a rule of a few bytes can
 /// mean every address of a tenant.
@@ -37,7 +37,7 @@ pub(crate) struct Rules<'a> {
 }
 
 /// Tenants as they were compiled, by name.
-pub(crate) type Kept = BTreeMap<Name, (Inputs, OwnRules)>;
+pub(crate) type Kept = ByKey<Name, (Inputs, OwnRules)>;
 
 impl<'a> Rules<'a> {
     /// The tenants in the order of their names, as far as there is room. A set that is as it was in `previous` is shared
@@ -53,11 +53,12 @@ impl<'a> Rules<'a> {
         let shared: SetsByTenant =
             previous.rules.placed().iter().map(|placed| (placed.tenant, &placed.set)).collect();
         let tags: Tags = policy.tags.iter().map(|tag| (&**tag.name, tag)).collect();
-        let mut all = Self { sets: RuleSets::default(), of_ports: BTreeMap::new(), recompiled: 0 };
+        let mut all = Self { sets: RuleSets::default(), of_ports: ByKey::default(), recompiled: 0 };
+        let by_tenant = ByTenant::of(policy);
         let mut room = Room { rules: limit::RULES, blocks: BLOCKS_MAX };
         for tenant in &policy.tenants {
             let name = &tenant.name.value;
-            let documents = Documents::of(policy, tenant);
+            let documents = Documents::of(&by_tenant, tenant);
             let own = before
                 .remove(name)
                 .filter(|(inputs, own)| inputs.are(policy, &documents, &tags) && own.used.fits(&room));

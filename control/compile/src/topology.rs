@@ -1,6 +1,6 @@
 //! Devices, uplink, tunnel endpoints, tenants and their ports.
 
-use std::{cmp::Reverse, collections::BTreeMap, net::IpAddr};
+use std::{cmp::Reverse, net::IpAddr};
 
 use ipnet::IpNet;
 use policy::{Diagnostics, Dscp, Policy};
@@ -9,7 +9,11 @@ use program::{
     TenantId, UnknownQp, Uplink, Vni, Vtep, VtepId, limit,
 };
 
-use crate::{error, ids::Ids, rules::PortLists};
+use crate::{
+    error,
+    ids::{ByKey, Ids},
+    rules::PortLists,
+};
 
 /// The devices, which must be those of `previous` unless that had none.
 pub(crate) fn devices(policy: &Policy, previous: &Program, errors: &mut Diagnostics) -> Vec<Device> {
@@ -67,7 +71,7 @@ pub(crate) fn uplink(policy: &Policy) -> Uplink {
 }
 
 /// The Fabric's ports and their places, by name.
-type PortsByName<'a> = BTreeMap<&'a str, (PortId, &'a policy::FabricPort)>;
+type PortsByName<'a> = ByKey<&'a str, (PortId, &'a policy::FabricPort)>;
 
 fn ports_by_name(policy: &Policy) -> PortsByName<'_> {
     // There are fewer than limit::PORTS.
@@ -173,7 +177,7 @@ fn routes(tenant: &policy::Tenant, vteps: &VtepsByName) -> Vec<Route> {
     routes
 }
 
-type VtepsByName<'a> = BTreeMap<&'a str, VtepId>;
+type VtepsByName<'a> = ByKey<&'a str, VtepId>;
 
 /// A checked policy names only endpoints that exist.
 fn vtep_id(name: &str, vteps: &VtepsByName) -> VtepId {

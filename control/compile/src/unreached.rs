@@ -66,7 +66,7 @@ struct View<'p> {
 }
 
 impl<'p> View<'p> {
-    fn rules(&self) -> impl Iterator<Item = (RuleId, &'p Rule)> + use<'p> {
+    fn rules(&self) -> impl DoubleEndedIterator<Item = (RuleId, &'p Rule)> + use<'p> {
         let list = match self.side {
             Side::Egress => self.port.egress,
             Side::Ingress => self.port.ingress,
@@ -75,6 +75,8 @@ impl<'p> View<'p> {
     }
 
     fn first_of(&self, tier: Tier) -> Option<RuleId> {
+        // Earlier tiers stand first, so that most lists end before the tier.
+        self.rules().next_back().filter(|(_, last)| last.tier >= tier)?;
         self.rules().find(|(_, rule)| rule.tier == tier).map(|(id, _)| id)
     }
 

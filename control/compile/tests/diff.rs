@@ -251,6 +251,32 @@ fn a_tenants_share_of_the_tables_is_counted() {
     assert_eq!(used(&gone)[1], ("rules".to_owned(), 3, 0, Some(1 << 20)));
 }
 
+/// The rules of a tenant that stays are one allocation in both programs; compiled apart they are not, and all is compared.
+#[test]
+fn rules_that_both_programs_share_are_not_compared() {
+    let blue = || tenant("blue", 200, "egress: [{action: Accept}], ingress: [{action: Deny}]");
+    let old = of(&[tenant("red", 100, "egress: [{action: Accept}]"), blue()]);
+    let denied = [tenant("red", 100, "egress: [{action: Deny}]"), blue()];
+    let mut sources = vec![Source { name: "fabric.yaml".into(), bytes: FABRIC.into() }];
+    let named = (0..).zip(&denied).map(|(index, text)| (format!("{index}.yaml"), text.clone().into_bytes()));
+    sources.extend(named.map(|(name, bytes)| Source { name, bytes }));
+    let policy = policy::parse(&sources).unwrap().policy;
+    let (after, apart) = (compile::compile(&policy, Some(&old)).unwrap().program, of(&denied));
+    let plan = diff::diff(&old, &after);
+    let all = diff::diff(&old, &apart);
+    assert_eq!((plan.compared, all.compared), (1, 2));
+    assert!(!plan.classes.list.is_empty());
+    assert_eq!(plan, diff::Plan { compared: 1, ..all });
+
+    // The same rules, asked by another port: what its packets are told differs all the same.
+    let mut moved = after.clone();
+    let port = moved.ports.iter_mut().flatten().find(|port| port.id.0 == 2).unwrap();
+    port.egress = port.ingress;
+    let plan = diff::diff(&after, &moved);
+    assert_eq!((plan.compared, plan.tenants.len()), (1, 1));
+    assert!(plan.classes.list.iter().all(|class| class.port == "blue0") && !plan.classes.list.is_empty());
+}
+
 /// Hosts and prefixes of a tenant: for each whether it is there, and behind which of two endpoints.
 type Homes = Vec<Option<bool>>;
 

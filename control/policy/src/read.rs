@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr, ops::RangeInclusive, str::FromStr, sync::Arc};
 
+use arrayvec::ArrayVec;
 use ipnet::IpNet;
 use wire::Mac;
 
@@ -110,7 +111,7 @@ pub(crate) struct Fields<'n, 'r, 's> {
     what: &'static str,
     at: Position,
     entries: &'n [(Key, Node)],
-    asked: Vec<&'static str>,
+    asked: ArrayVec<&'static str, FIELDS_MAX>,
     /// Reported by [`Self::misplaced`].
     misplaced: Vec<&'static str>,
     /// Required, and not there.
@@ -119,8 +120,8 @@ pub(crate) struct Fields<'n, 'r, 's> {
     pub report: &'r mut Report<'s>,
 }
 
-/// Names that are asked for in most maps, so that few have to make room for more.
-const FIELDS_USUAL: usize = 8;
+/// Names that are asked for in one map, at most: it is read by code that asks for each by its name.
+const FIELDS_MAX: usize = 16;
 
 impl<'n, 'r, 's> Fields<'n, 'r, 's> {
     /// `what` names the map in messages: "a rule", "the uplink".
@@ -130,7 +131,7 @@ impl<'n, 'r, 's> Fields<'n, 'r, 's> {
                 what,
                 at: node.at,
                 entries,
-                asked: Vec::with_capacity(FIELDS_USUAL),
+                asked: ArrayVec::new(),
                 misplaced: vec![],
                 missing: vec![],
                 errors_before: report.errors,
@@ -142,7 +143,7 @@ impl<'n, 'r, 's> Fields<'n, 'r, 's> {
 
     /// The node of a field.
     pub fn node(&mut self, name: &'static str) -> Option<&'n Node> {
-        self.asked.push(name);
+        self.ask(name);
         self.entries.iter().find(|(key, _)| key.text == name).map(|(_, node)| node)
     }
 
@@ -153,7 +154,13 @@ impl<'n, 'r, 's> Fields<'n, 'r, 's> {
 
     /// Fields that may be there and say nothing.
     pub fn ignore(&mut self, names: &[&'static str]) {
-        self.asked.extend(names);
+        names.iter().for_each(|name| self.ask(name));
+    }
+
+    fn ask(&mut self, name: &'static str) {
+        if !self.asked.contains(&name) {
+            self.asked.push(name);
+        }
     }
 
     /// The node of a field that must be there.
@@ -213,6 +220,9 @@ impl<'n, 'r, 's> Fields<'n, 'r, 's> {
     pub fn finish(self) -> bool {
         let Self { what, at, entries, asked, misplaced, mut missing, errors_before, report } = self;
         let is_known = |name: &str| asked.contains(&name) || misplaced.contains(&name);
+        if missing.is_empty() && entries.iter().all(|(key, _)| is_known(&key.text)) {
+            return report.errors == errors_before;
+        }
         let is_absent = |name: &&'static str| !entries.iter().any(|(key, _)| key.text == *name);
         let absent: Vec<&str> = asked.iter().copied().filter(is_absent).collect();
         for (key, value) in entries.iter().filter(|(key, _)| !is_known(&key.text)) {
@@ -277,15 +287,16 @@ pub(crate) fn unexpected<T>(node: &Node, expected: &str, report: &mut Report) ->
 /// A whole number in plain decimal digits.
 pub(crate) fn number(node: &Node, range: RangeInclusive<u32>, report: &mut Report) -> Option<Spanned<u32>> {
     let (low, high) = (range.start(), range.end());
-    let expected = format!("a number from {low} to {high}");
+    // Written only when something is wrong: most numbers of a file are right.
+    let expected = || format!("a number from {low} to {high}");
     let (Value::Plain(text) | Value::Quoted(text)) = &node.value else {
-        return unexpected(node, &expected, report);
+        return unexpected(node, &expected(), report);
     };
     let is_decimal = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let digits = text.trim_start_matches('0');
     if is_decimal && matches!(node.value, Value::Quoted(_)) {
         report
-            .error(node.at, format!("expected {expected}, found the text {}", quote(text)))
+            .error(node.at, format!("expected {}, found the text {}", expected(), quote(text)))
             .help("remove the quotes");
         return None;
     }
@@ -294,20 +305,25 @@ pub(crate) fn number(node: &Node, range: RangeInclusive<u32>, report: &mut Repor
             "write {}: a leading zero means octal to some readers",
             if digits.is_empty() { "0" } else { digits }
         );
-        report.error(node.at, format!("expected {expected}, found {}", quote(text))).help(help);
+        report.error(node.at, format!("expected {}, found {}", expected(), quote(text))).help(help);
         return None;
     }
     match text.parse() {
         Ok(value) if is_decimal && range.contains(&value) => Some(Spanned { value, at: node.at }),
-        _ => unexpected(node, &expected, report),
+        _ => unexpected(node, &expected(), report),
     }
 }
 
 /// The text of a scalar, whether quoted or not.
 pub(crate) fn text<'n>(node: &'n Node, expected: &str, report: &mut Report) -> Option<&'n str> {
+    scalar(node).or_else(|| unexpected(node, expected, report))
+}
+
+/// As [`text`], without any complaint.
+pub(crate) fn scalar(node: &Node) -> Option<&str> {
     match &node.value {
         Value::Plain(text) | Value::Quoted(text) => Some(text),
-        _ => unexpected(node, expected, report),
+        _ => None,
     }
 }
 
@@ -318,12 +334,13 @@ pub(crate) fn word<T: Copy>(
     words: &[(&'static str, T)],
     report: &mut Report,
 ) -> Option<T> {
+    let found = scalar(node).and_then(|text| words.iter().find(|(name, _)| *name == text));
+    if let Some((_, value)) = found {
+        return Some(*value);
+    }
     let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
     let expected = format!("{what} ({})", names.join(", "));
     let text = text(node, &expected, report)?;
-    if let Some((_, value)) = words.iter().find(|(name, _)| *name == text) {
-        return Some(*value);
-    }
     let help = did_you_mean(text, names);
     report.error(node.at, format!("expected {expected}, found {}", quote(text))).help_if(help);
     None

@@ -1,7 +1,10 @@
 //! Reads a directory again and again: files that are as they were are not parsed again, and rules whose files are as
 //! they were are not checked again.
 
-use std::{collections::BTreeMap, mem, sync::Arc};
+use std::{mem, sync::Arc};
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 
 use crate::{
     Diagnostic, Diagnostics, Parsed, Place, Severity, Source, check, digest,
@@ -19,7 +22,8 @@ use crate::{
 pub struct Reader {
     /// By [`crate::Position::source`].
     names: Vec<Arc<str>>,
-    files: BTreeMap<Key, File>,
+    /// There are few enough of them for a hash that is the same each time.
+    files: HashMap<Key, File, FixedState>,
     checked: check::Checked,
     parsed_files: usize,
 }

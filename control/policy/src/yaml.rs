@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use memchr::{memchr, memchr_iter, memmem};
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span};
 
 use crate::{
@@ -121,13 +122,17 @@ fn without_bom(bytes: &[u8]) -> &[u8] {
 }
 
 fn unify_line_ends(text: &str) -> Cow<'_, str> {
-    if text.contains('\r') { Cow::Owned(text.replace("\r\n", "\n").replace('\r', "\n")) } else { text.into() }
+    if memchr(b'\r', text.as_bytes()).is_some() {
+        Cow::Owned(text.replace("\r\n", "\n").replace('\r', "\n"))
+    } else {
+        text.into()
+    }
 }
 
 /// The position just after `text`.
 fn end_of(source: u32, text: &str) -> Position {
     let last = text.rsplit('\n').next().unwrap_or_default();
-    let lines = text.matches('\n').count();
+    let lines = lines(text);
     Position { source, line: count(lines + 1), column: count(last.chars().count() + 1) }
 }
 
@@ -145,26 +150,32 @@ struct Chunk<'a> {
 }
 
 fn chunks(text: &str) -> Vec<Chunk<'_>> {
-    let mut chunks = vec![];
-    let (mut start, mut start_line, mut offset) = (0, 0, 0);
-    for (number, line) in text.split_inclusive('\n').enumerate() {
-        if is_document_start(line) && offset > start {
-            chunks.push(Chunk { text: &text[start..offset], lines_before: start_line });
-            (start, start_line) = (offset, number);
+    let mut chunks = Vec::new();
+    let (mut start, mut lines_before) = (0, 0);
+    for line_end in memmem::find_iter(text.as_bytes(), "\n---") {
+        if is_document_start(&text[line_end + 1..]) {
+            let chunk = Chunk { text: &text[start..=line_end], lines_before };
+            (start, lines_before) = (line_end + 1, lines_before + lines(chunk.text));
+            chunks.push(chunk);
         }
-        offset += line.len();
     }
-    chunks.push(Chunk { text: &text[start..], lines_before: start_line });
+    chunks.push(Chunk { text: &text[start..], lines_before });
     chunks
 }
 
-fn is_document_start(line: &str) -> bool {
-    line.strip_prefix("---").is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\n']))
+fn lines(text: &str) -> usize {
+    memchr_iter(b'\n', text.as_bytes()).count()
+}
+
+/// True when the text begins with a line that starts a document.
+fn is_document_start(text: &str) -> bool {
+    text.strip_prefix("---").is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\n']))
 }
 
 /// Where a line starts that is a directive.
 fn directive(text: &str) -> Option<usize> {
-    if text.starts_with('%') { Some(0) } else { text.find("\n%").map(|index| index + 1) }
+    let bytes = text.as_bytes();
+    memchr_iter(b'%', bytes).find(|index| *index == 0 || bytes[index - 1] == b'\n')
 }
 
 /// What is left of a file's bounds.
@@ -238,8 +249,8 @@ impl<'a, 'r> Builder<'a, 'r> {
 
     fn fill(&mut self, text: &str, documents: &mut Vec<Option<Node>>) -> Result<(), Stop> {
         if let Some(offset) = directive(text) {
-            let lines = text[..offset].matches('\n').count();
-            let at = Position { source: self.source, line: count(self.lines_before + lines + 1), column: 1 };
+            let line = count(self.lines_before + lines(&text[..offset]) + 1);
+            let at = Position { source: self.source, line, column: 1 };
             return Err(Stop(at, "YAML directives are not read; remove the line".into()));
         }
         let mut parser = Parser::new_from_str(text);

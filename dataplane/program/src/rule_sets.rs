@@ -79,7 +79,10 @@ impl RuleSets {
 
     /// The rules of that list in the order in which they are asked; none for an id that is not in use, and `None` in place
     /// of a rule that the list names and the set does not have.
-    pub fn list(&self, id: RuleListId) -> impl ExactSizeIterator<Item = (RuleId, Option<&Rule>)> {
+    pub fn list(
+        &self,
+        id: RuleListId,
+    ) -> impl ExactSizeIterator<Item = (RuleId, Option<&Rule>)> + DoubleEndedIterator {
         let after = self.placed.partition_point(|placed| placed.first_list <= id);
         let placed = after.checked_sub(1).map(|index| &self.placed[index]);
         let list = placed.and_then(|placed| placed.set.lists.get((id.0 - placed.first_list.0) as usize));

@@ -15,6 +15,7 @@ use program::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::shared::Shared;
 use crate::explain::Side;
 
 /// Rules looked at before the rest is left out.
@@ -211,10 +212,16 @@ fn split(service: Service) -> (Protocol, u32, u8) {
 
 /// Compares the rules of all ports that either program has.
 pub fn compare(old: &Program, new: &Program) -> Classes {
+    compare_unless(old, new, &Shared::default())
+}
+
+/// As [`compare`], without the ports whose rules are known to be shared.
+pub(super) fn compare_unless(old: &Program, new: &Program, shared: &Shared) -> Classes {
     let mut classes = Classes::default();
     let mut budget = CHECKS_MAX;
     let names = |program: &Program| -> BTreeSet<String> {
-        program.ports.iter().flatten().map(|port| program.port_name(port.id).to_owned()).collect()
+        let names = program.ports.iter().flatten().map(|port| program.port_name(port.id));
+        names.filter(|name| !shared.has_port(name)).map(ToOwned::to_owned).collect()
     };
     for name in &names(old) | &names(new) {
         for side in [Side::Egress, Side::Ingress] {

@@ -6,8 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use program::{Hop, Program, Rule, RuleId, RuleListId, Tenant, limit};
 use serde::{Deserialize, Serialize};
 
-use super::Capacity;
-use crate::explain::{Side, peer_text, place_name, service_text, verdict_text};
+use super::{Capacity, shared::Shared};
+use crate::{
+    explain::{Side, peer_text, place_name, service_text, verdict_text},
+    ids::ByKey,
+};
 
 /// What happens to a thing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -76,34 +79,48 @@ fn fabric_facts(program: &Program) -> Facts {
     facts
 }
 
-pub(super) fn tenants(old: &Program, new: &Program) -> Vec<TenantChange> {
-    let named = |program: &Program| -> BTreeSet<String> {
-        program.tenants.iter().flatten().map(|tenant| tenant.name.clone()).collect()
+/// Tenants that change, and how many had their rules compared.
+pub(super) fn tenants(old: &Program, new: &Program, shared: &Shared) -> (Vec<TenantChange>, usize) {
+    let (before, after) = (by_name(old), by_name(new));
+    let all: BTreeSet<&str> = before.keys().chain(after.keys()).copied().collect();
+    let compared = all.iter().filter(|name| !shared.has_tenant(name)).count();
+    let change = |name: &str| {
+        let places = [&before, &after].map(|tenants| tenants.get(name).copied());
+        tenant([old, new], places, name, shared)
     };
-    let all = &named(old) | &named(new);
-    all.into_iter().filter_map(|name| tenant(old, new, name)).collect()
+    (all.into_iter().filter_map(change).collect(), compared)
 }
 
-fn tenant(old: &Program, new: &Program, name: String) -> Option<TenantChange> {
-    let find = |program: &'_ Program| -> Option<usize> {
-        program.tenants.iter().position(|tenant| tenant.as_ref().is_some_and(|tenant| tenant.name == name))
-    };
-    let (before, after) = (find(old), find(new));
+fn by_name(program: &Program) -> ByKey<&str, usize> {
+    let tenants = program.tenants.iter().enumerate();
+    tenants.filter_map(|(index, tenant)| Some((tenant.as_ref()?.name.as_str(), index))).collect()
+}
+
+fn tenant(
+    [old, new]: [&Program; 2],
+    [before, after]: [Option<usize>; 2],
+    name: &str,
+    shared: &Shared,
+) -> Option<TenantChange> {
     let change = match (before, after) {
         (None, _) => Change::Added,
         (_, None) => Change::Removed,
         _ => Change::Changed,
     };
+    let texts_of = |program: &Program, tenant: &Tenant| match shared.has_tenant(name) {
+        true => Lists::new(),
+        false => rules(program, tenant),
+    };
     let of = |program: &Program, index: Option<usize>| {
         let tenant = index.and_then(|index| program.tenants[index].as_ref());
-        tenant.map(|tenant| (tenant_facts(program, tenant), rules(program, tenant))).unwrap_or_default()
+        tenant.map(|tenant| (tenant_facts(program, tenant), texts_of(program, tenant))).unwrap_or_default()
     };
     let ((old_facts, old_rules), (new_facts, new_rules)) = (of(old, before), of(new, after));
     let mut parts = compare(&old_facts, &new_facts);
     compare_rules(&old_rules, &new_rules, &mut parts);
     let capacity = || capacity([(old, before), (new, after)]);
     (!parts.is_empty() || change != Change::Changed).then(|| TenantChange {
-        tenant: name,
+        tenant: name.into(),
         change,
         parts,
         capacity: capacity(),

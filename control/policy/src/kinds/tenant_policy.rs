@@ -4,7 +4,7 @@ use ipnet::IpNet;
 
 use crate::{
     Action, Direction, Labels, Name, Peer, Protocol, Rule, Service, Spanned, has_labels,
-    read::{Fields, Read, Report, number, quote, text, unexpected},
+    read::{Fields, Read, Report, number, quote, scalar, text, unexpected},
     suggest::did_you_mean,
     yaml::{Node, Value},
 };
@@ -211,15 +211,16 @@ impl Read for Spoken {
         if matches!(&node.value, Value::Plain(text) if is_number(text)) {
             return number(node, 0..=255, report).map(|value| Self::Number(*value as u8));
         }
+        let found = scalar(node).and_then(|text| PROTOCOLS.iter().find(|(name, _)| *name == text));
+        if let Some((_, spoken)) = found {
+            return Some(*spoken);
+        }
         let names = PROTOCOLS.map(|(name, _)| name);
         let expected = format!("a protocol ({}, or a number from 0 to 255)", names.join(", "));
         let text = text(node, &expected, report)?;
-        let found = PROTOCOLS.iter().find(|(name, _)| *name == text);
-        if found.is_none() {
-            let help = did_you_mean(text, names);
-            report.error(node.at, format!("expected {expected}, found {}", quote(text))).help_if(help);
-        }
-        found.map(|(_, spoken)| *spoken)
+        let help = did_you_mean(text, names);
+        report.error(node.at, format!("expected {expected}, found {}", quote(text))).help_if(help);
+        None
     }
 }
 
