@@ -36,7 +36,8 @@ metadata: {name: red}
 spec:
   vni: 100
   ports:
-    - {port: host0, mac: 02:00:00:00:00:10, addresses: [10.1.0.10, 'fd00::10'], labels: {security-group/a: member, network-security-group/a: member}}
+    - {port: host0, mac: 02:00:00:00:00:10, addresses: [10.1.0.10, 'fd00::10'], labels: {security-group/a: member,
+       network-security-group/a: member, network-security-group/web: member}}
     - {port: host1, mac: 02:00:00:00:00:11, addresses: [10.1.0.11, 'fd00::11'], labels: {security-group/b: member}}
 ";
 

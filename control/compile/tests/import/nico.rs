@@ -16,7 +16,8 @@ proptest! {
     fn without_warnings_a_group_decides_as_the_source_does(world in world(true), packets in prop::collection::vec(packet(), 40)) {
         let imported = import(Format::Nico, &world.text()).unwrap();
         let (program, text) = compiled(&imported);
-        let is_whole = !imported.warnings.to_string().contains("left out");
+        let told = imported.warnings.to_string();
+        let is_whole = !told.contains("left out") && !told.contains("and so is this");
         for packet in &packets {
             let is_accepted = is_accepted(&program, "host0", packet.is_egress, packet.peer, packet.service());
             if is_whole || is_accepted {
@@ -67,16 +68,24 @@ fn what_would_let_replies_through_is_left_out_and_said() {
     let imported = import(Format::Nico, &text).unwrap();
     assert_eq!(
         imported.warnings.list[0].to_string(),
-        "in.json:2:1: warning: rule r: replies to what it accepts are not all let through; it is left out\n  \
-         help: floodway keeps state, and would let them through. Permit them by a rule before, or make egress stateful"
+        "in.json:2:1: warning: rule r: replies to what it accepts are not let through; it is left out\n  \
+         help: floodway keeps state, and would let them through"
     );
     assert!(!accepts(&text, false, Service::Tcp(443)));
     assert!(accepts(&group(&[&web, &answers]), false, Service::Tcp(443)));
     assert!(accepts(&group(&[&stateful]), true, Service::Udp(53)));
     assert!(!accepts(&group(&[&stateful]).replace("true", "false"), true, Service::Udp(53)));
-    let deny = format!(r#""direction": "INGRESS", "protocol": "UDP", {ANY}"#);
-    let denied = group(&[&stateful, &deny]).replacen("PERMIT", "permit", 1).replace("PERMIT", "DENY");
-    assert!(!accepts(&denied, true, Service::Udp(53)));
+    let denied = |source: &str| {
+        let deny =
+            format!(r#""direction": "INGRESS", "protocol": "UDP", {}"#, ANY.replacen("0.0.0.0/0", source, 1));
+        group(&[&stateful, &deny]).replacen("PERMIT", "permit", 1).replace("PERMIT", "DENY")
+    };
+    assert!(!accepts(&denied("10.2.0.0/16"), true, Service::Udp(53)));
+    assert!(accepts(&denied("10.3.0.0/16"), true, Service::Udp(53)));
+    let told = import(Format::Nico, &denied("10.3.0.0/16")).unwrap().warnings.to_string();
+    let expected = "in.json:2:1: warning: rule r: replies to some of what it accepts are denied, and so is this\n  \
+        note: in.json:3:1: this rule denies them\n";
+    assert!(told.starts_with(expected), "{told}");
 }
 
 /// What the core has in other words means the same.

@@ -258,6 +258,15 @@ fn unknown_columns_are_conditions() {
 }
 
 #[test]
+fn equal_priorities_are_said() {
+    let text =
+        acl("tcp", "drop").replace("\"from-lport\", false, \"0\", 0", "\"to-lport\", false, \"tcp\", 5");
+    assert_eq!(warnings(&text), ["3:ACL b has the priority of another one"]);
+    let (program, _) = compiled(&import(Format::Ovn, &text).unwrap());
+    assert!(!is_accepted(&program, "host0", false, "10.2.0.1".parse().unwrap(), Service::Tcp(1)));
+}
+
+#[test]
 fn the_log_is_taken_over() {
     let text = acl("tcp.dst == 80", "allow-related").replacen("\"to-lport\", false", "\"to-lport\", true", 1);
     let (program, yaml) = compiled(&import(Format::Ovn, &text).unwrap());

@@ -4,7 +4,7 @@
 //! The lowest priority that matches decides; what matches nothing is denied. A card carries them out without state, but
 //! for egress rules of a group with stateful egress that ask for a destination port of TCP or UDP over IPv4: replies to
 //! these are accepted after all ingress rules (`crates/agent/templates/nvue_startup_etv.conf`). floodway lets through
-//! replies to everything that it accepts. So a rule is taken over only when the source lets replies to it through, too.
+//! replies to everything that it accepts. So a rule is taken over only as far as the source lets replies to it through, too.
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
@@ -12,7 +12,7 @@ use ipnet::IpNet;
 
 use crate::{
     Direction, Name, Position,
-    read::{Report, quote, unexpected},
+    read::{Report, quote},
     yaml::{Node, Value},
 };
 
@@ -184,13 +184,19 @@ fn lists(
             };
             let mut stage = Vec::new();
             for rule in of(true) {
-                if rule.outcome == Outcome::Permit
-                    && !rule.replies_pass(of(false), &mut translator.budget, report)?
-                {
-                    continue;
+                let of_rule = |rule: &Rule| Some((rule.at, rule.name.clone()));
+                if rule.outcome == Outcome::Permit && rule.is_sayable() {
+                    let budget = &mut translator.budget;
+                    let Some(unanswered) = rule.unanswered(of(false), budget, report)? else { continue };
+                    stage.extend(unanswered.into_iter().map(|(by, when)| StageRule {
+                        of: of_rule(by),
+                        outcome: Outcome::Deny,
+                        log: false,
+                        when,
+                    }));
                 }
-                let of = Some((rule.at, rule.name.clone()));
-                stage.push(StageRule { of, outcome: rule.outcome, log: false, when: rule.when.clone() });
+                let when = rule.when.clone();
+                stage.push(StageRule { of: of_rule(rule), outcome: rule.outcome, log: false, when });
             }
             list.extend(translator.list(&[stage], family, report)?);
         }
@@ -265,41 +271,57 @@ impl Rule {
         key(self).cmp(&key(other))
     }
 
-    /// True when the rules of the other direction let through every reply to what this one accepts; otherwise says so.
-    fn replies_pass<'r>(
+    /// A native rule has words for it.
+    fn is_sayable(&self) -> bool {
+        let Conditions { own, src_ports, others, .. } = &self.when;
+        own.is_none() && src_ports.is_none() && others.is_empty()
+    }
+
+    /// What it accepts although the rules of the other direction deny the replies, and which of them do; it is said.
+    /// `None` when they do not let the rest of the replies through: then the rule is to be left out.
+    fn unanswered<'r>(
         &self,
         others: impl Iterator<Item = &'r Self>,
         budget: &mut usize,
         report: &mut Report,
-    ) -> Result<bool, TooMuch> {
+    ) -> Result<Option<Vec<(&'r Self, Conditions)>>, TooMuch> {
+        const HELP: &str = "floodway keeps state, and would let them through";
         let replies = Conditions {
             src_ports: self.when.dst_ports.clone(),
             dst_ports: self.when.src_ports.clone(),
             ..self.when.clone()
         };
-        let mut denied = None;
+        let (mut unanswered, mut is_answered) = (Vec::new(), self.is_stateful);
         for other in others {
             *budget = budget.checked_sub(1).ok_or(TooMuch)?;
-            match other.outcome {
-                Outcome::Permit if covers(&other.when, &replies) => return Ok(true),
-                Outcome::Deny if !other.when.and(&replies, budget).ok_or(TooMuch)?.is_nothing() => {
-                    denied = Some(other.at);
-                    break;
-                }
-                _ => {}
+            if other.outcome == Outcome::Permit && covers(&other.when, &replies) {
+                is_answered = true;
+                break;
+            }
+            let both = other.when.and(&replies, budget).ok_or(TooMuch)?;
+            if other.outcome == Outcome::Deny && !both.is_nothing() {
+                // Of all requests that it may deny replies to: it asks for their source port, which no rule can.
+                let requests = Conditions {
+                    far: other.when.far.clone(),
+                    protocols: other.when.protocols.clone(),
+                    dst_ports: other.when.src_ports.clone(),
+                    ..Conditions::default()
+                };
+                unanswered.push((other, requests.and(&self.when, budget).ok_or(TooMuch)?));
             }
         }
-        if denied.is_none() && self.is_stateful {
-            return Ok(true);
+        if !is_answered {
+            let message =
+                format!("rule {}: replies to what it accepts are not let through; it is left out", self.name);
+            report.warning(self.at, message).help(HELP);
+            return Ok(None);
         }
-        let message =
-            format!("rule {}: replies to what it accepts are not all let through; it is left out", self.name);
-        let help = "floodway keeps state, and would let them through. Permit them by a rule before, or make egress stateful";
-        let entry = report.warning(self.at, message).help(help);
-        if let Some(at) = denied {
-            drop(entry.related(at, "this rule denies some of them"));
+        if let Some((by, _)) = unanswered.first() {
+            let message =
+                format!("rule {}: replies to some of what it accepts are denied, and so is this", self.name);
+            report.warning(self.at, message).help(HELP).related(by.at, "this rule denies them");
         }
-        Ok(false)
+        Ok(Some(unanswered))
     }
 }
 
@@ -326,12 +348,14 @@ fn covers(outer: &Conditions, inner: &Conditions) -> bool {
 fn choice<T: Copy>(node: &Node, what: &str, words: &[(&str, T)], report: &mut Report) -> Option<T> {
     let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
     let expected = format!("{what} ({})", all.join(", "));
-    let word = text(node, &expected, report)?.to_ascii_uppercase();
+    let given = text(node, &expected, report)?;
+    let word = given.to_ascii_uppercase();
     let word = word.rsplit('_').next().unwrap_or_default();
-    match words.iter().find(|(known, _)| *known == word) {
-        Some((_, value)) => Some(*value),
-        None => unexpected(node, &expected, report),
+    let found = words.iter().find(|(known, _)| *known == word).map(|(_, value)| *value);
+    if found.is_none() {
+        report.error(node.at, format!("expected {expected}, found {}", quote(given)));
     }
+    found
 }
 
 /// A prefix, which the core may have in an object: `{"Prefix": "10.0.0.0/8"}`.

@@ -13,6 +13,7 @@ mod tables;
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
+    rc::Rc,
 };
 
 use crate::{
@@ -53,6 +54,8 @@ struct Database<'n> {
     ports: Vec<Port<'n>>,
     switches: Vec<Switch<'n>>,
     groups: Vec<Group<'n>>,
+    /// Numbers of the groups that each port is in.
+    groups_of: Vec<Vec<usize>>,
     /// By UUID; `None` is one that cannot be read, which has been said.
     acls: BTreeMap<&'n str, Option<Acl<'n>>>,
     /// Ports that a match names.
@@ -62,7 +65,7 @@ struct Database<'n> {
 
 struct Group<'n> {
     name: &'n str,
-    ports: BTreeSet<usize>,
+    ports: Rc<BTreeSet<usize>>,
     acls: BTreeSet<&'n str>,
 }
 
@@ -72,6 +75,7 @@ pub(super) fn policies(trees: &[Node], tenant: Option<Name>, report: &mut Report
     let database = Database::read(&tables, &mut translator.budget, report);
     database.warn_of_unused(report);
     let (mut tenants, mut names, mut policies) = (Names::default(), Names::default(), Vec::new());
+    let mut equals = BTreeSet::new();
     for switch in &database.switches {
         let Some(whose) = tenant.clone().or_else(|| tenants.give("", switch.name, switch.at, report)) else {
             continue;
@@ -83,6 +87,7 @@ pub(super) fn policies(trees: &[Node], tenant: Option<Name>, report: &mut Report
                 .help("OVN lets everything through there; floodway's default denies it");
             continue;
         }
+        warn_of_equals(&acls, &mut equals, report);
         let has_state = acls.iter().any(|acl| acl.action == Action::AllowRelated);
         if !has_state {
             let message =
@@ -116,6 +121,20 @@ pub(super) fn policies(trees: &[Node], tenant: Option<Name>, report: &mut Report
     policies
 }
 
+/// OVN leaves the order of equal priorities open. Each ACL is told once, on however many switches it is.
+fn warn_of_equals<'n>(acls: &[&Acl<'n>], told: &mut BTreeSet<&'n str>, report: &mut Report) {
+    let mut first = BTreeMap::new();
+    for acl in acls {
+        let other = *first.entry((acl.stage, acl.direction, acl.priority)).or_insert(acl);
+        if other.action.outcome(true) != acl.action.outcome(true) && told.insert(acl.uuid) {
+            report
+                .warning(acl.at, format!("{} has the priority of another one", acl.name))
+                .help("the one that lets less through is asked first; give them different priorities")
+                .related(other.at, "the other");
+        }
+    }
+}
+
 fn too_much(switch: &Switch, report: &mut Report) {
     let message = format!("the ACLs of switch {} unfold to too many rules", quote(switch.name));
     report.error(switch.at, message).help(format!(
@@ -142,27 +161,29 @@ impl<'n> Database<'n> {
             ports.push(Port { at: row.at, name, is_host: is_host(row, name, report) });
         }
         let groups = groups(tables, &by_uuid, report);
-        let mut sets = BTreeMap::new();
-        for group in &groups {
-            for (family, suffix) in [(Family::V4, "ip4"), (Family::V6, "ip6")] {
-                let members = group.ports.iter().flat_map(|port| &addresses[*port]);
-                let nets = members.filter(|net| Family::of(**net) == family).copied().collect();
-                sets.insert(format!("{}_{suffix}", group.name), nets);
-            }
-        }
+        let mut address_sets = BTreeMap::new();
         for row in tables.optional("Address_Set") {
             let Some(name) = row.name(report) else { continue };
             let texts = row.texts("addresses", report);
             // Sets of MACs are none of addresses.
             let nets = texts.into_iter().filter(|(_, net)| net.parse::<wire::Mac>().is_err());
             let nets = nets.filter_map(|(at, net)| prefix(at, net, None, report)).collect();
-            sets.insert(name.into(), nets);
+            address_sets.insert(name, nets);
         }
         let of_group = |group: &Group<'n>| (group.name, group.ports.clone());
-        let names =
-            clauses::Names { ports: by_name, groups: groups.iter().map(of_group).collect(), addresses: sets };
+        let names = clauses::Names {
+            ports: by_name,
+            groups: groups.iter().map(of_group).collect(),
+            address_sets,
+            addresses,
+        };
+        let mut groups_of = vec![vec![]; ports.len()];
+        for (index, group) in groups.iter().enumerate() {
+            group.ports.iter().for_each(|port| groups_of[*port].push(index));
+        }
         let mut database = Self {
             ports,
+            groups_of,
             switches: switches(tables, &by_uuid, report),
             groups,
             acls: BTreeMap::new(),
@@ -179,7 +200,9 @@ impl<'n> Database<'n> {
 
     /// The ACLs that decide on a switch, in the order in which they are asked but for their stage.
     fn acls_of(&self, switch: &Switch<'n>, report: &mut Report) -> Vec<&Acl<'n>> {
-        let groups = self.groups.iter().filter(|group| !group.ports.is_disjoint(&switch.ports));
+        let groups: BTreeSet<usize> =
+            switch.ports.iter().flat_map(|port| &self.groups_of[*port]).copied().collect();
+        let groups = groups.into_iter().map(|group| &self.groups[group]);
         let uuids: BTreeSet<&str> =
             groups.flat_map(|group| &group.acls).chain(&switch.acls).copied().collect();
         for uuid in uuids.iter().filter(|uuid| !self.acls.contains_key(*uuid)) {
@@ -196,9 +219,10 @@ impl<'n> Database<'n> {
     fn alike(&self, switch: &Switch) -> BTreeMap<(Vec<usize>, Option<usize>), Vec<usize>> {
         let mut alike: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for port in switch.ports.iter().filter(|port| self.ports[**port].is_host) {
-            let of = |(index, group): (usize, &Group)| group.ports.contains(port).then_some(index);
-            let groups = self.groups.iter().enumerate().filter_map(of).collect();
-            alike.entry((groups, self.named.get(port).copied())).or_default().push(*port);
+            alike
+                .entry((self.groups_of[*port].clone(), self.named.get(port).copied()))
+                .or_default()
+                .push(*port);
         }
         alike
     }
@@ -298,7 +322,7 @@ fn groups<'n>(tables: &Tables<'n>, ports: &BTreeMap<&str, usize>, report: &mut R
     for row in tables.optional("Port_Group") {
         let Some(name) = row.name(report) else { continue };
         let acls = row.uuids("acls", report).into_iter().map(|(_, uuid)| uuid).collect();
-        groups.push(Group { name, ports: members(row, ports, report), acls });
+        groups.push(Group { name, ports: members(row, ports, report).into(), acls });
     }
     groups
 }

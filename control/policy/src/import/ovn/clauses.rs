@@ -4,7 +4,10 @@
 //! `!` does not touch what a field presupposes: `!(tcp.dst == 80)` is TCP to another port, as OVN has it (it turns the
 //! comparison around before it adds that the packet is TCP). `!tcp` is everything else.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
 use ipnet::IpNet;
 
@@ -28,9 +31,24 @@ pub(super) struct Names<'n> {
     /// Numbers of ports by name.
     pub ports: BTreeMap<&'n str, usize>,
     /// Ports of a group by its name.
-    pub groups: BTreeMap<&'n str, BTreeSet<usize>>,
-    /// By name, those of the addresses of groups among them.
-    pub addresses: BTreeMap<String, Vec<IpNet>>,
+    pub groups: BTreeMap<&'n str, Rc<BTreeSet<usize>>>,
+    pub address_sets: BTreeMap<&'n str, Vec<IpNet>>,
+    /// Of each port, by its number.
+    pub addresses: Vec<Vec<IpNet>>,
+}
+
+impl Names<'_> {
+    /// What `$name` stands for: an address set, or the addresses of a group's ports (`$group_ip4`, `$group_ip6`).
+    fn address_set<'a>(&'a self, name: &str) -> Option<Box<dyn Iterator<Item = IpNet> + 'a>> {
+        if let Some(set) = self.address_sets.get(name) {
+            return Some(Box::new(set.iter().copied()));
+        }
+        let (name, family) = [("_ip4", Family::V4), ("_ip6", Family::V6)]
+            .into_iter()
+            .find_map(|(suffix, family)| Some((name.strip_suffix(suffix)?, family)))?;
+        let addresses = self.groups.get(name)?.iter().flat_map(|port| &self.addresses[*port]).copied();
+        Some(Box::new(addresses.filter(move |net| Family::of(*net) == family)))
+    }
 }
 
 /// A match whose names are resolved.
@@ -40,8 +58,8 @@ pub(super) enum Formula {
     Any(Vec<Self>),
     Not(Box<Self>),
     Is(bool),
-    /// The packet is of one of these ports.
-    Port(BTreeSet<usize>),
+    /// The packet is of a port in one of these.
+    Port(Vec<Rc<BTreeSet<usize>>>),
     Family(Family),
     Protocol(Vec<Range>),
     /// The source or destination is in one of these.
@@ -160,22 +178,22 @@ fn ports_of_switch(test: &Test, direction: Direction, names: &Names) -> Result<F
     if test.field != own {
         return Ok(Formula::Unknown(test.field.clone()));
     }
-    let mut ports = BTreeSet::new();
+    let mut ports = Vec::new();
     for (at, value) in &test.values {
         match value {
             // A port that is not there is none of those that are.
-            Value::Text(name) => ports.extend(names.ports.get(name.as_str())),
+            Value::Text(name) => {
+                ports.extend(names.ports.get(name.as_str()).map(|port| Rc::new(BTreeSet::from([*port]))));
+            }
             Value::PortGroup(name) => {
-                let group = names.groups.get(name.as_str());
-                ports.extend(
+                let group = names.groups.get(name.as_str()).cloned();
+                ports.push(
                     group.ok_or_else(|| refused(*at, format!("there is no port group {}", quote(name))))?,
                 );
             }
             _ => {
-                return Err(refused(
-                    *at,
-                    "expected the name of a port in quotes, or `@` and a port group".into(),
-                ));
+                let message = "expected the name of a port in quotes, or `@` and a port group";
+                return Err(refused(*at, message.into()));
             }
         }
     }
@@ -205,10 +223,15 @@ fn nets(
                 nets.push(*net);
             }
             Value::AddressSet(name) => {
-                let known = names.addresses.get(name);
-                let set =
-                    known.ok_or_else(|| refused(*at, format!("there is no address set {}", quote(name))))?;
-                nets.extend(set.iter().filter(|net| Family::of(**net) == family));
+                let set = names.address_set(name);
+                for net in
+                    set.ok_or_else(|| refused(*at, format!("there is no address set {}", quote(name))))?
+                {
+                    *budget = budget.checked_sub(1).ok_or_else(|| {
+                        refused(*at, "the address sets of all matches hold too much".into())
+                    })?;
+                    nets.extend((Family::of(net) == family).then_some(net));
+                }
             }
             _ => {
                 return Err(refused(
@@ -220,9 +243,6 @@ fn nets(
     }
     nets.sort_unstable();
     nets.dedup();
-    *budget = budget
-        .checked_sub(nets.len())
-        .ok_or_else(|| refused(test.at, "all address sets that matches name hold too much".into()))?;
     Ok(Formula::Nets(end, family, nets))
 }
 
@@ -290,7 +310,7 @@ impl Formula {
             }
             (Self::Not(inner), _) => return inner.clauses(!is_negated, packets, budget),
             (Self::Is(is), _) => constant(*is),
-            (Self::Port(ports), _) => constant(ports.contains(&packets.port)),
+            (Self::Port(ports), _) => constant(ports.iter().any(|some| some.contains(&packets.port))),
             (Self::Family(family), _) => constant(*family == packets.family),
             (Self::Nets(_, family, _) | Self::IcmpType(family, _) | Self::IcmpCode(family, _), _)
                 if *family != packets.family =>
@@ -375,7 +395,7 @@ fn all(
         for (clause, other) in
             clauses.iter().flat_map(|clause| others.iter().map(move |other| (clause, other)))
         {
-            *budget = budget.checked_sub(1).ok_or(TooMuch)?;
+            *budget = budget.checked_sub(1 + clause.others.len()).ok_or(TooMuch)?;
             let when = clause.and(other, budget).ok_or(TooMuch)?;
             if !when.is_nothing() {
                 both.push(when);

@@ -32,6 +32,8 @@ pub(super) struct Tables<'n> {
     rows: BTreeMap<&'static str, Vec<Row<'n>>>,
     /// Table and UUID of each row.
     seen: BTreeMap<(&'static str, &'n str), Position>,
+    /// Something cannot be read: what is missing may be in it.
+    is_broken: bool,
 }
 
 impl<'n> Tables<'n> {
@@ -44,6 +46,7 @@ impl<'n> Tables<'n> {
                 _ => tables.read_table(tree, report),
             }
         }
+        tables.is_broken = report.errors > 0;
         tables
     }
 
@@ -92,7 +95,7 @@ impl<'n> Tables<'n> {
 
     /// The rows of a table; that it is not there is an error.
     pub fn required(&self, name: &'static str, report: &mut Report) -> &[Row<'n>] {
-        if !self.rows.contains_key(name) {
+        if !self.is_broken && !self.rows.contains_key(name) {
             report.nowhere(format!(
                 "there is no table {name}: add what `ovn-nbctl --format=json list {name}` prints"
             ));
