@@ -192,7 +192,7 @@ fn tables_of_ovn_are_read_and_a_wrong_match_is_told_by_its_character() {
     write("acl.json", &ACL.replace("EXTRA", " || udp"));
     let output = run(folder.path(), &arguments);
     let stderr = String::from_utf8_lossy(&output.stderr);
-    let expected = "acl.json:2:53: error: the match, at character 69: `&&` and `||` stand side by side\n";
+    let expected = "acl.json:2:55: error: the match, at character 69: `&&` and `||` stand side by side\n";
     assert!(stderr.starts_with(expected), "{stderr}");
     assert!(stderr.contains("help: put the parts that belong together in parentheses\n"), "{stderr}");
     assert_eq!(output.status.code(), Some(1));
