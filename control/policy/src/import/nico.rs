@@ -185,18 +185,17 @@ fn lists(
             let mut stage = Vec::new();
             for rule in of(true) {
                 let of_rule = |rule: &Rule| Some((rule.at, rule.name.clone()));
-                if rule.outcome == Outcome::Permit && rule.is_sayable() {
-                    let budget = &mut translator.budget;
-                    let Some(unanswered) = rule.unanswered(of(false), budget, report)? else { continue };
-                    stage.extend(unanswered.into_iter().map(|(by, when)| StageRule {
-                        of: of_rule(by),
-                        outcome: Outcome::Deny,
-                        log: false,
-                        when,
-                    }));
+                let mut outcome = rule.outcome;
+                if outcome == Outcome::Permit {
+                    match rule.unanswered(of(false), &mut translator.budget, report)? {
+                        Some(unanswered) => stage.extend(unanswered.into_iter().map(|(by, when)| {
+                            StageRule { of: of_rule(by), outcome: Outcome::Deny, log: false, when }
+                        })),
+                        // Left out, it could be accepted by a later rule that keeps state.
+                        None => outcome = Outcome::Deny,
+                    }
                 }
-                let when = rule.when.clone();
-                stage.push(StageRule { of: of_rule(rule), outcome: rule.outcome, log: false, when });
+                stage.push(StageRule { of: of_rule(rule), outcome, log: false, when: rule.when.clone() });
             }
             list.extend(translator.list(&[stage], family, report)?);
         }
@@ -271,14 +270,8 @@ impl Rule {
         key(self).cmp(&key(other))
     }
 
-    /// A native rule has words for it.
-    fn is_sayable(&self) -> bool {
-        let Conditions { own, src_ports, others, .. } = &self.when;
-        own.is_none() && src_ports.is_none() && others.is_empty()
-    }
-
     /// What it accepts although the rules of the other direction deny the replies, and which of them do; it is said.
-    /// `None` when they do not let the rest of the replies through: then the rule is to be left out.
+    /// `None` when they do not let the rest of the replies through: then it is to deny.
     fn unanswered<'r>(
         &self,
         others: impl Iterator<Item = &'r Self>,
@@ -312,7 +305,7 @@ impl Rule {
         }
         if !is_answered {
             let message =
-                format!("rule {}: replies to what it accepts are not let through; it is left out", self.name);
+                format!("rule {}: replies to what it accepts are not let through; it denies", self.name);
             report.warning(self.at, message).help(HELP);
             return Ok(None);
         }
