@@ -139,6 +139,10 @@ pub(crate) enum ImportFormat {
     Dash,
     /// Security groups of OpenStack Networking, which OVN carries out
     SecurityGroups,
+    /// ACLs of OVN's Northbound database: tables as `ovn-nbctl --format=json list` prints them
+    Ovn,
+    /// Network security groups of NVIDIA's Infra Controller (NICo)
+    Nico,
 }
 
 impl From<ImportFormat> for policy::Format {
@@ -146,6 +150,8 @@ impl From<ImportFormat> for policy::Format {
         match format {
             ImportFormat::Dash => Self::Dash,
             ImportFormat::SecurityGroups => Self::SecurityGroups,
+            ImportFormat::Ovn => Self::Ovn,
+            ImportFormat::Nico => Self::Nico,
         }
     }
 }

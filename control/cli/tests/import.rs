@@ -137,3 +137,84 @@ fn files_that_cannot_be_read_and_wrong_usage_have_the_usual_codes() {
     assert_eq!(run(folder.path(), &["import", "dash"]).status.code(), Some(2));
     assert_eq!(run(folder.path(), &["import", "iptables", "acl.json"]).status.code(), Some(2));
 }
+
+const ACL: &str = r#"{"headings":["_uuid","action","direction","log","match","name","priority"],
+"data":[[["uuid","a"],"allow-related","to-lport",true,"outport == \"host0\" && ip4.src == 10.0.0.0/8 && tcp.dst == {80, 443}EXTRA","web",5]]}"#;
+const SWITCHES: &str = r#"[{"headings":["_uuid","name","ports","acls","qos_rules"],
+"data":[[["uuid","s"],"Red",["set",[["uuid","p"],["uuid","q"]]],["uuid","a"],["set",[]]]]},
+{"headings":["_uuid","name","addresses","port_security"],
+"data":[[["uuid","p"],"host0","02:00:00:00:00:10 10.1.0.10",["set",[]]],[["uuid","q"],"host1","unknown",["set",[]]]]},
+{"headings":["nb_cfg","options"],"data":[[0,["map",[["default_acl_drop","true"]]]]]}]"#;
+
+const OVN_YAML: &str = r#"# Imported by floodway import: a rule stands below its place in the source.
+---
+# s.json:2 `switch Red`
+apiVersion: floodway.dev/v1alpha1
+kind: TenantPolicy
+metadata:
+  name: "host0"
+spec:
+  tenant: "red"
+  ports: ["host0"]
+  egress:
+    # s.json:2 `what no ACL of switch Red decides`
+    - action: Deny
+      to: [{ipBlock: {cidr: 0.0.0.0/0}}]
+    # s.json:2 `what no ACL of switch Red decides`
+    - action: Deny
+      to: [{ipBlock: {cidr: "::/0"}}]
+  ingress:
+    # acl.json:2 `ACL web`
+    - action: Accept
+      from: [{ipBlock: {cidr: 10.0.0.0/8}}]
+      services: [{protocol: TCP, port: 80}, {protocol: TCP, port: 443}]
+      log: true
+    # s.json:2 `what no ACL of switch Red decides`
+    - action: Deny
+      from: [{ipBlock: {cidr: 0.0.0.0/0}}]
+    # s.json:2 `what no ACL of switch Red decides`
+    - action: Deny
+      from: [{ipBlock: {cidr: "::/0"}}]
+"#;
+
+#[test]
+fn tables_of_ovn_are_read_and_a_wrong_match_is_told_by_its_character() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write("s.json", SWITCHES);
+    write("acl.json", &ACL.replace("EXTRA", ""));
+    let arguments = ["import", "ovn", "acl.json", "s.json"];
+    let output = run(folder.path(), &arguments);
+    let text = String::from_utf8_lossy(&output.stdout);
+    // The other port has a policy of its own: an ACL names the first one.
+    assert!(text.starts_with(OVN_YAML), "{text}");
+    assert_eq!((output.status.code(), text.matches("kind: TenantPolicy").count()), (Some(0), 2));
+    write("acl.json", &ACL.replace("EXTRA", " || udp"));
+    let output = run(folder.path(), &arguments);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let expected = "acl.json:2:55: error: the match, at character 69: `&&` and `||` stand side by side\n";
+    assert!(stderr.starts_with(expected), "{stderr}");
+    assert!(stderr.contains("help: put the parts that belong together in parentheses\n"), "{stderr}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn groups_of_nico_become_policies_for_labels() {
+    let folder = tempfile::tempdir().unwrap();
+    let rule = |direction: &str| {
+        format!(
+            r#"{{"name": "{direction}", "direction": "{direction}", "protocol": "ANY", "action": "PERMIT", "priority": 1,
+            "sourcePrefix": "0.0.0.0/0", "destinationPrefix": "0.0.0.0/0"}}"#
+        )
+    };
+    let text = format!(
+        r#"{{"id": "1", "name": "Web", "tenantId": "red", "rules": [{}, {}]}}"#,
+        rule("INGRESS"),
+        rule("EGRESS")
+    );
+    fs::write(folder.path().join("g.json"), text).unwrap();
+    let output = run(folder.path(), &["import", "nico", "g.json", "--out", "p"]);
+    assert_ends(&output, 0, "p/red-nico.yaml: 1 policy, 2 rules\n", "");
+    let text = fs::read_to_string(folder.path().join("p/red-nico.yaml")).unwrap();
+    assert!(text.contains("ports: {matchLabels: {\"network-security-group/web\": member}}"), "{text}");
+}

@@ -12,6 +12,8 @@ mod first_match;
 mod json;
 mod names;
 mod native;
+mod nico;
+mod ovn;
 mod security_groups;
 mod write;
 
@@ -26,6 +28,22 @@ pub enum Format {
     Dash,
     /// Security groups of OpenStack Networking (Neutron), which OVN carries out.
     SecurityGroups,
+    /// ACLs of the Northbound database of OVN: tables as `ovn-nbctl --format=json list` prints them.
+    Ovn,
+    /// Network security groups of NVIDIA's Infra Controller (NICo).
+    Nico,
+}
+
+impl Format {
+    /// As the command line and the names of files have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dash => "dash",
+            Self::SecurityGroups => "security-groups",
+            Self::Ovn => "ovn",
+            Self::Nico => "nico",
+        }
+    }
 }
 
 /// Native files, and what they do not say.
@@ -72,11 +90,11 @@ pub fn import(format: Format, sources: &[Source], tenant: Option<&str>) -> Resul
     let policies = match format {
         Format::Dash => dash::policies(&trees, tenant, &mut report),
         Format::SecurityGroups => security_groups::policies(&trees, tenant, &mut report),
+        Format::Ovn => ovn::policies(&trees, tenant, &mut report),
+        Format::Nico => nico::policies(&trees, tenant, &mut report),
     };
     let written = write::files(format, policies, &names, &mut report);
-    let mut diagnostics = report.diagnostics.sorted();
-    // A group that is bound twice is read twice.
-    diagnostics.list.dedup();
+    let diagnostics = report.diagnostics.sorted();
     if diagnostics.has_errors() {
         Err(diagnostics)
     } else {

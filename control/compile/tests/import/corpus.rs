@@ -55,13 +55,19 @@ fn every_dash_file_is_read() {
 #[test]
 fn the_shipped_examples_say_what_they_are_meant_to_say() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/import");
-    let examples = [("dash.json", Format::Dash, 3), ("security-groups.json", Format::SecurityGroups, 0)];
+    // The file, its format, and how many warnings it gives.
+    let examples = [
+        ("dash.json", Format::Dash, 3),
+        ("security-groups.json", Format::SecurityGroups, 0),
+        ("ovn.json", Format::Ovn, 0),
+        ("nico.json", Format::Nico, 2),
+    ];
     let names = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert_eq!(
         names.collect::<BTreeSet<_>>(),
         examples.iter().map(|(name, ..)| (*name).to_owned()).collect()
     );
-    let [dash, groups] = examples.map(|(name, format, warnings)| {
+    let [dash, groups, ovn, nico] = examples.map(|(name, format, warnings)| {
         let imported = policy::import(format, &[read(&folder.join(name))], None).unwrap();
         assert_eq!(imported.warnings.list.len(), warnings, "{}", imported.warnings);
         compiled(&imported).0
@@ -78,6 +84,18 @@ fn the_shipped_examples_say_what_they_are_meant_to_say() {
         (&groups, "host1", false, "203.0.113.1", Service::Tcp(5432), false),
         (&groups, "host0", false, "203.0.113.1", Service::Icmp(8, 0), true),
         (&groups, "host0", false, "203.0.113.1", Service::Icmp(13, 0), false),
+        (&ovn, "host0", false, "203.0.113.1", Service::Tcp(443), true),
+        (&ovn, "host0", false, "203.0.113.1", Service::Tcp(22), false),
+        (&ovn, "host0", false, "203.0.113.1", Service::Icmp(8, 0), true),
+        (&ovn, "host0", true, "10.7.0.1", Service::Tcp(2049), true),
+        (&ovn, "host0", true, "10.1.0.11", Service::Tcp(5432), true),
+        (&ovn, "host0", true, "10.9.0.1", Service::Tcp(2049), false),
+        (&ovn, "host1", false, "10.1.0.10", Service::Tcp(5432), true),
+        (&ovn, "host1", false, "203.0.113.1", Service::Tcp(5432), false),
+        (&nico, "host0", false, "203.0.113.1", Service::Tcp(443), true),
+        (&nico, "host0", true, "10.9.0.1", Service::Udp(53), true),
+        (&nico, "host0", true, "203.0.113.1", Service::Udp(53), false),
+        (&nico, "host0", true, "169.254.169.254", Service::Tcp(80), false),
     ];
     for (program, port, is_egress, peer, service, expected) in cases {
         let found = is_accepted(program, port, is_egress, peer.parse().unwrap(), service);

@@ -116,6 +116,19 @@ fn records_that_are_no_acls_and_groups_that_decide_nothing_are_said() {
     assert_eq!(imported.files, []);
 }
 
+/// A group that is bound to two ENIs is warned of once, and so is an unknown one that is bound for both families.
+#[test]
+fn each_thing_is_said_once() {
+    let text = group(&[&format!("{HEAD}, \"src_port\": \"5\"")]).replacen(
+        '{',
+        "{\"DASH_ENI_TABLE:host1\": {}, \"DASH_ACL_OUT_TABLE:host1:1\": {\"v4_acl_group_id\": \"g\"}, ",
+        1,
+    );
+    assert_eq!(warnings(&text).len(), 1, "{:?}", warnings(&text));
+    let unknown = "{\"DASH_ENI_TABLE:host0\": {}, \"DASH_ACL_OUT_TABLE:host0:1\": {\"acl_group_id\": \"g\"}}";
+    assert!(error_beside_warnings(unknown).contains("there is no ACL group `g`"));
+}
+
 #[test]
 fn a_tag_without_prefixes_is_nobody() {
     let tag = "\"DASH_PREFIX_TAG_TABLE:t\": {\"ip_version\": \"ipv4\", \"prefix_list\": []}";
@@ -249,7 +262,7 @@ fn stages_that_unfold_to_too_much_are_refused() {
         }
     }
     let error = error_beside_warnings(&format!("{{{}}}", records.join(",")));
-    assert!(error.contains("the outbound groups of ENI `host0` unfold to too many rules"), "{error}");
+    assert!(error.contains("the outbound IPv4 groups of ENI `host0` unfold to too many rules"), "{error}");
 }
 
 #[test]

@@ -7,6 +7,10 @@ mod corpus;
 mod dash;
 mod dash_model;
 mod groups_model;
+mod nico;
+mod nico_model;
+mod ovn;
+mod ovn_model;
 mod security_groups;
 
 use std::net::IpAddr;
@@ -32,7 +36,8 @@ metadata: {name: red}
 spec:
   vni: 100
   ports:
-    - {port: host0, mac: 02:00:00:00:00:10, addresses: [10.1.0.10, 'fd00::10'], labels: {security-group/a: member}}
+    - {port: host0, mac: 02:00:00:00:00:10, addresses: [10.1.0.10, 'fd00::10'], labels: {security-group/a: member,
+       network-security-group/a: member, network-security-group/web: member}}
     - {port: host1, mac: 02:00:00:00:00:11, addresses: [10.1.0.11, 'fd00::11'], labels: {security-group/b: member}}
 ";
 
@@ -69,7 +74,7 @@ fn error(format: Format, text: &str) -> String {
 
 #[test]
 fn what_is_no_json_is_refused_at_its_place() {
-    for format in [Format::Dash, Format::SecurityGroups] {
+    for format in [Format::Dash, Format::SecurityGroups, Format::Ovn, Format::Nico] {
         assert_eq!(error(format, "{\"a\": 1"), "in.json:1:7: error: not JSON: EOF while parsing an object");
         assert_eq!(error(format, "{\n  \"a\": 1,\n}"), "in.json:3:1: error: not JSON: key must be a string");
         assert_eq!(error(format, ""), "in.json:1:1: error: not JSON: EOF while parsing a value");

@@ -44,6 +44,39 @@ pub(super) struct Range {
 
 impl Range {
     pub const ALL: Self = Self { first: 0, last: u16::MAX };
+    /// Of a field of one byte.
+    pub const BYTES: Self = Self { first: 0, last: 0xff };
+
+    /// The numbers of `self` that are in none of `ranges`.
+    pub fn without(self, ranges: &[Self]) -> Vec<Self> {
+        let mut sorted = ranges.to_vec();
+        sorted.sort_unstable();
+        let mut rest = Vec::new();
+        let mut next = Some(self.first);
+        for range in sorted {
+            let Some(first) = next.filter(|first| *first <= self.last) else { break };
+            if range.first > first {
+                rest.push(Self { first, last: self.last.min(range.first - 1) });
+            }
+            next = range.last.checked_add(1).map(|after| after.max(first));
+        }
+        rest.extend(next.filter(|first| *first <= self.last).map(|first| Self { first, last: self.last }));
+        rest
+    }
+}
+
+/// The addresses of `within` that are in none of `nets`, as prefixes; at most one for each bit of each of them.
+pub(super) fn outside(within: IpNet, nets: &[IpNet]) -> Vec<IpNet> {
+    let inside: Vec<IpNet> = nets.iter().copied().filter(|net| net.cut(within).is_some()).collect();
+    if inside.is_empty() {
+        return vec![within];
+    }
+    if inside.iter().any(|net| net.contains(&within)) {
+        return vec![];
+    }
+    // A prefix that lies within another one is longer, so this one can be halved.
+    let halves = within.subnets(within.prefix_len() + 1);
+    halves.into_iter().flatten().flat_map(|half| outside(half, &inside)).collect()
 }
 
 /// A set of which two can be cut; `None` is everything.
@@ -108,6 +141,9 @@ pub(super) struct Conditions {
     pub protocols: Parts<u8>,
     pub src_ports: Parts<Range>,
     pub dst_ports: Parts<Range>,
+    /// Of ICMP or ICMPv6, which `protocols` then names.
+    pub icmp_types: Parts<Range>,
+    pub icmp_codes: Parts<Range>,
     /// Names of conditions that are not understood.
     pub others: Vec<String>,
 }
@@ -120,6 +156,8 @@ impl Conditions {
         self.own.take_if(|nets| is_all(nets));
         self.src_ports.take_if(|ranges| ranges.contains(&Range::ALL));
         self.dst_ports.take_if(|ranges| ranges.contains(&Range::ALL));
+        self.icmp_types.take_if(|ranges| ranges.contains(&Range::BYTES));
+        self.icmp_codes.take_if(|ranges| ranges.contains(&Range::BYTES));
         self
     }
 
@@ -138,6 +176,8 @@ impl Conditions {
             || is_empty(&self.protocols)
             || is_empty(&self.src_ports)
             || is_empty(&self.dst_ports)
+            || is_empty(&self.icmp_types)
+            || is_empty(&self.icmp_codes)
     }
 
     /// Both. `None` when `budget` does not suffice.
@@ -150,6 +190,8 @@ impl Conditions {
             protocols: cut(&self.protocols, &other.protocols, budget)?,
             src_ports: cut(&self.src_ports, &other.src_ports, budget)?,
             dst_ports: cut(&self.dst_ports, &other.dst_ports, budget)?,
+            icmp_types: cut(&self.icmp_types, &other.icmp_types, budget)?,
+            icmp_codes: cut(&self.icmp_codes, &other.icmp_codes, budget)?,
             others,
         })
     }

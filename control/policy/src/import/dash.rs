@@ -16,7 +16,7 @@ use super::{
     UNFOLDED_RULES_MAX,
     conditions::{Conditions, Family, Parts, Range},
     dash_records,
-    first_match::{Outcome, StageRule, unfold},
+    first_match::{Outcome, StageRule, TooMuch},
     names::Names,
     native::{NativePolicy, NativePorts, NativeRule, Translator},
 };
@@ -79,7 +79,9 @@ pub(super) fn policies(trees: &[Node], tenant: Option<Name>, report: &mut Report
     let acls = dash_records::read(trees, report);
     let groups = acls.staged(report);
     acls.warn_of_unbound(report);
+    acls.refuse_unknown(report);
     let (mut tenants, mut names) = (Names::default(), Names::default());
+    let mut translator = Translator::new(false);
     let mut policies = Vec::new();
     for (id, eni) in &acls.enis {
         let at = eni.at.unwrap_or_default();
@@ -103,7 +105,7 @@ pub(super) fn policies(trees: &[Node], tenant: Option<Name>, report: &mut Report
         let Some(whose) = whose else { continue };
         let Some(name) = names.give(&whose, id, at, report) else { continue };
         let [egress, ingress] = [Direction::Egress, Direction::Ingress]
-            .map(|direction| acls.rules_of(id, eni, direction, &groups, report));
+            .map(|direction| acls.rules_of(id, eni, direction, &groups, &mut translator, report));
         policies.push(NativePolicy {
             tenant: whose,
             ports: NativePorts::Named(vec![name.clone()]),
@@ -158,11 +160,13 @@ impl Acls {
                     src_ports: rule.src_ports.clone(),
                     dst_ports: rule.dst_ports.clone(),
                     others: rule.others.clone(),
+                    ..Conditions::default()
                 };
                 let name = format!("{}:{}", rule.group.1, rule.id);
                 let when = when.simplified(group.family);
                 let rules = staged.entry((rule.group.1.clone(), direction)).or_default();
-                rules.push(StageRule { at: rule.at, name, outcome: rule.outcome, when });
+                let of = Some((rule.at, name));
+                rules.push(StageRule { of, outcome: rule.outcome, log: false, when });
             }
         }
         staged
@@ -199,6 +203,7 @@ impl Acls {
         eni: &Eni,
         direction: Direction,
         groups: &Staged,
+        translator: &mut Translator,
         report: &mut Report,
     ) -> Vec<NativeRule> {
         let mut rules = Vec::new();
@@ -210,16 +215,17 @@ impl Acls {
                     .help("DASH lets all of that through; floodway's default denies it");
                 continue;
             };
-            let Ok(list) = unfold(&stages) else {
-                let message =
-                    format!("the {} groups of ENI {} unfold to too many rules", way(direction), quote(id));
-                report
-                    .error(at, message)
-                    .help(format!("at most {UNFOLDED_RULES_MAX}; make rules that do not terminate fewer"));
-                continue;
-            };
-            let mut translator = Translator::new(report);
-            rules.extend(list.iter().filter_map(|rule| translator.rule(rule, family)));
+            match translator.list(&stages, family, report) {
+                Ok(list) => rules.extend(list),
+                Err(TooMuch) => {
+                    let (way, family) = (way(direction), family.name());
+                    let message =
+                        format!("the {way} {family} groups of ENI {} unfold to too many rules", quote(id));
+                    report.error(at, message).help(format!(
+                        "at most {UNFOLDED_RULES_MAX}; make rules that do not terminate fewer"
+                    ));
+                }
+            }
         }
         rules
     }
@@ -241,10 +247,8 @@ impl Acls {
             if *its != direction || meant.is_some_and(|meant| meant != family) {
                 continue;
             }
-            let Some(group) = group else {
-                report.error(*at, format!("there is no ACL group {}", quote(id)));
-                continue;
-            };
+            // That there is none has been said.
+            let Some(group) = group else { continue };
             first = first.or(Some(*at));
             let key = (id.clone(), direction);
             if group.family == family {
@@ -265,6 +269,14 @@ impl Acls {
             }
         }
         Some((first?, stages))
+    }
+
+    /// What is bound and not there.
+    fn refuse_unknown(&self, report: &mut Report) {
+        let bound = self.enis.values().flat_map(|eni| eni.stages.values());
+        for (at, id) in bound.filter(|(_, id)| !self.groups.contains_key(id)) {
+            report.error(*at, format!("there is no ACL group {}", quote(id)));
+        }
     }
 
     /// What is there and decides nothing.

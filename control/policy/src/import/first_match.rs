@@ -7,8 +7,8 @@ use crate::{Position, import::UNFOLDED_RULES_MAX};
 
 use super::conditions::Conditions;
 
-/// Prefixes, ports and protocols that one list may unfold to.
-const PARTS_MAX: usize = 1 << 20;
+/// Rules, prefixes, ports and protocols that all lists of an import may unfold to together.
+pub(super) const PARTS_MAX: usize = 1 << 22;
 
 /// What becomes of a packet that a rule of a stage matches.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -22,10 +22,10 @@ pub(super) enum Outcome {
 /// A rule of a stage.
 #[derive(Clone, Debug)]
 pub(super) struct StageRule {
-    pub at: Position,
-    /// How the source calls it.
-    pub name: String,
+    /// Where it is in the source and how that calls it; `None` when it stands for what no rule says.
+    pub of: Option<(Position, String)>,
     pub outcome: Outcome,
+    pub log: bool,
     pub when: Conditions,
 }
 
@@ -33,6 +33,7 @@ pub(super) struct StageRule {
 #[derive(Clone, Debug)]
 pub(super) struct Unfolded {
     pub is_accept: bool,
+    pub log: bool,
     pub when: Conditions,
     /// The rules that say so together, one of each stage.
     pub of: Vec<(Position, String)>,
@@ -42,12 +43,12 @@ pub(super) struct Unfolded {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooMuch;
 
-/// One list that decides as the stages do. What matches none of its rules is denied.
-pub(super) fn unfold(stages: &[Vec<StageRule>]) -> Result<Vec<Unfolded>, TooMuch> {
-    let mut budget = PARTS_MAX;
-    let mut list = vec![Unfolded { is_accept: true, when: Conditions::default(), of: vec![] }];
+/// One list that decides as the stages do. What matches none of its rules is denied. What it costs is taken from
+/// `budget`, which is [`PARTS_MAX`] at first.
+pub(super) fn unfold(stages: &[Vec<StageRule>], budget: &mut usize) -> Result<Vec<Unfolded>, TooMuch> {
+    let mut list = vec![Unfolded { is_accept: true, log: false, when: Conditions::default(), of: vec![] }];
     for stage in stages.iter().rev() {
-        list = before(stage, &list, &mut budget)?;
+        list = before(stage, &list, budget)?;
     }
     Ok(list)
 }
@@ -58,8 +59,9 @@ fn before(stage: &[StageRule], after: &[Unfolded], budget: &mut usize) -> Result
     for rule in stage.iter().filter(|rule| !rule.when.is_nothing()) {
         let own = |is_accept| Unfolded {
             is_accept,
+            log: rule.log,
             when: rule.when.clone(),
-            of: vec![(rule.at, rule.name.clone())],
+            of: rule.of.iter().cloned().collect(),
         };
         match rule.outcome {
             Outcome::Permit => list.push(own(true)),
@@ -69,7 +71,8 @@ fn before(stage: &[StageRule], after: &[Unfolded], budget: &mut usize) -> Result
                     let when = rule.when.and(&next.when, budget).ok_or(TooMuch)?;
                     if !when.is_nothing() {
                         let of = own(true).of.into_iter().chain(next.of.iter().cloned()).collect();
-                        list.push(Unfolded { is_accept: next.is_accept, when, of });
+                        let log = rule.log || next.log;
+                        list.push(Unfolded { is_accept: next.is_accept, log, when, of });
                     }
                 }
                 if !after.last().is_some_and(|last| last.when.is_all()) {
@@ -84,5 +87,6 @@ fn before(stage: &[StageRule], after: &[Unfolded], budget: &mut usize) -> Result
             break;
         }
     }
+    *budget = budget.checked_sub(list.len()).ok_or(TooMuch)?;
     Ok(list)
 }

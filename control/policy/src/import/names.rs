@@ -1,6 +1,6 @@
 //! Names of the source to names that a native document may have.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     Name, Position,
@@ -27,13 +27,19 @@ pub(super) fn native(text: &str) -> Option<Name> {
 pub(super) struct Names {
     /// What has the name, and where.
     given: BTreeMap<(String, Name), (String, Position)>,
+    /// What got none, which is said once.
+    refused: BTreeSet<(String, String)>,
 }
 
 impl Names {
     /// The name of the thing that the source calls `text`, within `scope`. Two that would get the same one are an error.
     pub fn give(&mut self, scope: &str, text: &str, at: Position, report: &mut Report) -> Option<Name> {
-        let Some(name) = native(text) else {
-            report.error(at, format!("{} has no letter or digit that a name could be made of", quote(text)));
+        let is_refused = self.refused.contains(&(scope.into(), text.into()));
+        let Some(name) = native(text).filter(|_| !is_refused) else {
+            if self.refused.insert((scope.into(), text.into())) {
+                let message = format!("{} has no letter or digit that a name could be made of", quote(text));
+                report.error(at, message);
+            }
             return None;
         };
         let (first, first_at) =
@@ -43,6 +49,7 @@ impl Names {
                 .error(at, format!("{} and {} would both be called {name}", quote(first), quote(text)))
                 .help("rename one of them")
                 .related(*first_at, "the other");
+            self.refused.insert((scope.into(), text.into()));
             return None;
         }
         Some(name)

@@ -7,8 +7,8 @@ use ipnet::IpNet;
 use crate::{Action, Name, Position, read::Report};
 
 use super::{
-    conditions::{Conditions, Family, Range},
-    first_match::Unfolded,
+    conditions::{Conditions, Family, Parts, Range},
+    first_match::{PARTS_MAX, StageRule, TooMuch, Unfolded, unfold},
 };
 
 /// IP protocol numbers (IANA).
@@ -26,6 +26,7 @@ pub(super) struct NativeRule {
     pub far: Vec<Far>,
     /// `None` is every packet.
     pub services: Option<Vec<NativeService>>,
+    pub log: bool,
     /// The rules of the source that say so.
     pub of: Vec<(Position, String)>,
 }
@@ -67,29 +68,46 @@ pub(super) enum NativePorts {
     Label(String),
 }
 
-/// Makes native rules and says what they do not say, each thing once.
-pub(super) struct Translator<'r, 's> {
-    pub report: &'r mut Report<'s>,
+/// Services that one rule may take for types and codes of ICMP.
+const ICMP_SERVICES_MAX: usize = 256;
+
+/// Makes native rules and says what they do not say: each thing once, in however many lists the rule is.
+pub(super) struct Translator {
+    /// Ports of SCTP are its own; in the behavioural model of DASH they are 0.
+    has_sctp_ports: bool,
+    /// What may still be unfolded.
+    pub budget: usize,
     warned: BTreeSet<(Position, String)>,
 }
 
-impl<'r, 's> Translator<'r, 's> {
-    pub fn new(report: &'r mut Report<'s>) -> Self {
-        Self { report, warned: BTreeSet::new() }
+impl Translator {
+    pub fn new(has_sctp_ports: bool) -> Self {
+        Self { has_sctp_ports, budget: PARTS_MAX, warned: BTreeSet::new() }
+    }
+
+    /// The native rules that decide as the stages do, for packets of one family.
+    pub fn list(
+        &mut self,
+        stages: &[Vec<StageRule>],
+        family: Family,
+        report: &mut Report,
+    ) -> Result<Vec<NativeRule>, TooMuch> {
+        let list = unfold(stages, &mut self.budget)?;
+        Ok(list.iter().filter_map(|rule| self.rule(rule, family, report)).collect())
     }
 
     /// The native rule, for packets of one family. What it cannot say makes an accepting rule go, and a denying one
     /// deny more: in a list of which the first match decides, neither lets anything through.
-    pub fn rule(&mut self, rule: &Unfolded, family: Family) -> Option<NativeRule> {
+    fn rule(&mut self, rule: &Unfolded, family: Family, report: &mut Report) -> Option<NativeRule> {
         let hidden = hidden(&rule.when);
         if !hidden.is_empty() {
             let what = hidden.join(", ");
-            self.warn(rule, &format!("native rules cannot ask for {what}"), true);
+            self.warn(rule, &format!("native rules cannot ask for {what}"), true, report);
             if rule.is_accept {
                 return None;
             }
         }
-        let services = self.services(rule);
+        let services = self.services(rule, report);
         if services.as_ref().is_some_and(Vec::is_empty) {
             return None;
         }
@@ -98,20 +116,30 @@ impl<'r, 's> Translator<'r, 's> {
             action: if rule.is_accept { Action::Accept } else { Action::Deny },
             far: far.into_iter().map(Far::Net).collect(),
             services,
+            log: rule.log,
             of: rule.of.clone(),
         })
     }
 
-    fn services(&mut self, rule: &Unfolded) -> Option<Vec<NativeService>> {
+    fn services(&mut self, rule: &Unfolded, report: &mut Report) -> Option<Vec<NativeService>> {
         let Unfolded { is_accept, when: Conditions { protocols, dst_ports, .. }, .. } = rule;
         let whole =
             || protocols.as_ref().map(|all| all.iter().map(|one| NativeService::Whole(*one)).collect());
+        if rule.when.icmp_types.is_some() || rule.when.icmp_codes.is_some() {
+            return icmp(&rule.when).or_else(|| {
+                let what =
+                    format!("native rules cannot ask for more than {ICMP_SERVICES_MAX} types and codes");
+                self.warn(rule, &what, true, report);
+                if *is_accept { Some(vec![]) } else { whole() }
+            });
+        }
         let Some(ranges) = dst_ports else { return whole() };
         if ranges.iter().any(|range| range.first == 0) {
             self.warn(
                 rule,
                 "native rules cannot ask for port 0, nor for packets that have no port at all",
                 false,
+                report,
             );
             if !is_accept {
                 return whole();
@@ -121,20 +149,21 @@ impl<'r, 's> Translator<'r, 's> {
         for protocol in protocols.as_ref().unwrap_or(&vec![TCP, UDP]) {
             match *protocol {
                 TCP | UDP => services.extend(ports(*protocol, ranges)),
-                // A port of SCTP is 0 in the behavioural model; where it is not, a denying rule means it.
-                SCTP if !is_accept => services.extend(ports(SCTP, ranges)),
+                // Where the source takes a port of SCTP for 0 and it is not, a denying rule means it.
+                SCTP if self.has_sctp_ports || !is_accept => services.extend(ports(SCTP, ranges)),
                 other => self.warn(
                     rule,
                     &format!("only TCP and UDP have ports: of protocol {other} it matches nothing"),
                     false,
+                    report,
                 ),
             }
         }
         Some(services)
     }
 
-    /// At the first of the rules that is to blame; the same of one rule is said once.
-    fn warn(&mut self, rule: &Unfolded, what: &str, is_whole: bool) {
+    /// At the first of the rules that is to blame.
+    fn warn(&mut self, rule: &Unfolded, what: &str, is_whole: bool, report: &mut Report) {
         let (at, name) = rule.of.first().map_or((Position::default(), ""), |(at, name)| (*at, name));
         let done = match (rule.is_accept, is_whole) {
             (true, true) => "it accepts, and is left out",
@@ -144,12 +173,31 @@ impl<'r, 's> Translator<'r, 's> {
         let message = format!("rule {name}: {what}; {done}");
         if self.warned.insert((at, message.clone())) {
             let related = rule.of.get(1).map(|(at, _)| *at);
-            let entry = self.report.warning(at, message);
+            let entry = report.warning(at, message);
             if let Some(related) = related {
                 drop(entry.related(related, "together with this rule of the next stage"));
             }
         }
     }
+}
+
+/// A service for each type, and for each code of it where codes are asked for. `None` when that is too many.
+fn icmp(when: &Conditions) -> Option<Vec<NativeService>> {
+    let bytes = |ranges: &Parts<Range>| -> Vec<u8> {
+        let all = |range: &Range| (range.first..=range.last).filter_map(|number| u8::try_from(number).ok());
+        ranges.iter().flatten().flat_map(all).collect()
+    };
+    let types = if when.icmp_types.is_some() { bytes(&when.icmp_types) } else { (0..=u8::MAX).collect() };
+    let codes: Vec<Option<u8>> = match &when.icmp_codes {
+        None => vec![None],
+        some => bytes(some).into_iter().map(Some).collect(),
+    };
+    let protocols = when.protocols.iter().flatten();
+    let each = |protocol: &u8| {
+        let pairs = types.iter().flat_map(|kind| codes.iter().map(|code| (*kind, *code)));
+        pairs.map(|(kind, code)| NativeService::Icmp(*protocol, kind, code)).collect::<Vec<_>>()
+    };
+    (types.len() * codes.len() <= ICMP_SERVICES_MAX).then(|| protocols.flat_map(each).collect())
 }
 
 fn ports(protocol: u8, ranges: &[Range]) -> impl Iterator<Item = NativeService> {

@@ -272,7 +272,7 @@ impl<'n> Groups<'n> {
         let services = services(rule, family, report)?;
         let far = self.far(rule, family, labels, report)?;
         let of = vec![(rule.at, format!("rule {id} of {}", group.name))];
-        Some((direction, NativeRule { action: Action::Accept, far, services, of }))
+        Some((direction, NativeRule { action: Action::Accept, far, services, log: false, of }))
     }
 
     /// The far side of a rule. Without one, the rule is left out.

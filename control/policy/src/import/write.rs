@@ -38,10 +38,7 @@ pub(super) fn files(
         if text.len() > FILE_BYTES_MAX {
             report.nowhere(format!("the policies of tenant {tenant} are larger than a policy file may be"));
         }
-        let name = match format {
-            Format::Dash => format!("{tenant}-dash.yaml"),
-            Format::SecurityGroups => format!("{tenant}-security-groups.yaml"),
-        };
+        let name = format!("{tenant}-{}.yaml", format.name());
         let rules = policies.values().map(|policy| policy.egress.len() + policy.ingress.len()).sum();
         files.push(ImportedFile { name, text, policies: policies.len(), rules });
     }
@@ -82,6 +79,9 @@ fn write_rule(out: &mut String, peers: &str, rule: &NativeRule, sources: &[Strin
     if let Some(services) = &rule.services {
         let services: Vec<String> = services.iter().map(service).collect();
         writeln!(out, "      services: [{}]", services.join(", "))?;
+    }
+    if rule.log {
+        writeln!(out, "      log: true")?;
     }
     Ok(())
 }
