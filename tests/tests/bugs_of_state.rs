@@ -7,9 +7,10 @@ use program::DropReason;
 use scenarios::crew::{Card, Crew};
 use scenarios::cuts;
 use scenarios::frames::Ends;
+use scenarios::frames6::extend;
 use scenarios::policies::{DEMO, FABRIC, RULES, TENANTS};
 use scenarios::rig::Rig;
-use scenarios::scene::{BLUE, PEER_VTEP_MAC, RED, demo, from_fabric, with};
+use scenarios::scene::{BLUE, PEER_VTEP_MAC, RED, RED6, demo, from_fabric, with};
 
 /// TCP to the port that both tenants may reach.
 const PORTS: (u16, u16) = (40_000, 5201);
@@ -74,8 +75,35 @@ fn b032_b033_quotes_stay_as_they_are_however_short() {
         let error = frag_needed(RED.reversed(), &sent, quoted);
         assert_eq!(inwards(&mut rig, &error), [error], "{quoted} bytes: {:?}", rig.drops());
     }
-    let cut = frag_needed(RED.reversed(), &sent, 4);
-    assert!(inwards(&mut rig, &cut).is_empty(), "without the sequence number it may be of any flow");
+    // RFC 792 quotes eight bytes: without the sequence number it could be made by anybody who guesses the ports.
+    for quoted in [0, 4, 7] {
+        let error = frag_needed(RED.reversed(), &sent, quoted);
+        assert!(inwards(&mut rig, &error).is_empty(), "{quoted} bytes");
+    }
+    assert_eq!(rig.dropped(DropReason::UnrelatedIcmpError), 3);
+    rig.assert_balanced();
+}
+
+/// The sequence number is where the quoted TCP header is, not where it would be without extension headers.
+#[test]
+fn b033_a_quote_with_extension_headers() {
+    let mut rig = demo();
+    let numbered = |sequence: u32| {
+        let mut frame = extend(&RED6.syn(PORTS), 60, &[6, 0, 1, 4, 0, 0, 0, 0]);
+        frame[66..70].copy_from_slice(&sequence.to_be_bytes());
+        frame
+    };
+    let sent = numbered(0x0a0b_0c0d);
+    assert_eq!(out(&mut rig, &sent).len(), 1);
+    let mut answer = RED6.reversed().syn(BACK);
+    answer[62..66].copy_from_slice(&0x0a0b_0c0e_u32.to_be_bytes());
+    answer[67] = 0x12;
+    assert_eq!(inwards(&mut rig, &answer).len(), 1, "{:?}", rig.drops());
+    let error = RED6.reversed().unreachable(&sent);
+    assert_eq!(inwards(&mut rig, &error), [error], "{:?}", rig.drops());
+    let forged = RED6.reversed().unreachable(&numbered(0x7a0b_0c0d));
+    assert!(inwards(&mut rig, &forged).is_empty(), "it was never sent");
+    assert_eq!(rig.dropped(DropReason::UnrelatedIcmpError), 1);
     rig.assert_balanced();
 }
 
@@ -120,7 +148,7 @@ fn b040_sessions_that_end_give_their_room_back() {
     const AT_ONCE: u16 = 250;
     let quota = TENANTS.replace("  ports:\n", "  quota: {flows: 600}\n  ports:\n");
     let mut rig = with(&[FABRIC, &quota, RULES]);
-    let mut burst = |rig: &mut Rig, from: &str, to: &str, frames: &mut dyn Iterator<Item = Vec<u8>>| {
+    let burst = |rig: &mut Rig, from: &str, to: &str, frames: &mut dyn Iterator<Item = Vec<u8>>| {
         frames.for_each(|frame| rig.send(from, &frame));
         rig.settle();
         rig.take(to).len()

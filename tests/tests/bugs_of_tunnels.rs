@@ -99,7 +99,10 @@ fn b088_the_inner_tag_is_not_the_outer_frames() {
     // Untagged, to the endpoint's next hop, and the inner frame without its priority tag.
     assert_eq!(seen[0][12..14], [8, 0]);
     let outside = untunnel(&seen[0]);
-    assert_eq!((outside.macs.0, outside.ends.1, outside.inner), (PEER_VTEP_MAC, [192, 0, 2, 2], frame.clone()));
+    assert_eq!(
+        (outside.macs.0, outside.ends.1, outside.inner),
+        (PEER_VTEP_MAC, [192, 0, 2, 2], frame.clone())
+    );
     assert!(rig.pass("red0", &tagged(10), "uplink0").is_empty());
     assert_eq!(rig.dropped(DropReason::UnexpectedVlan), 1);
     rig.assert_balanced();
@@ -117,8 +120,12 @@ fn b089_the_outer_source_is_the_uplinks_of_that_family() {
     let two = fabric("\"2001:db8::1/64\", \"2001:db8::9/64\"", "2001:db8::2");
     let texts = [two.as_str(), TENANTS, RULES];
     let source = |text: &&str| Source { name: "0.yaml".into(), bytes: text.as_bytes().to_vec() };
-    let said = policy::parse(&texts.iter().map(source).collect::<Vec<_>>()).err().map(|errors| errors.to_string());
-    assert!(said.as_ref().is_some_and(|said| said.contains("a second IPv6 address of the uplink")), "{said:?}");
+    let said =
+        policy::parse(&texts.iter().map(source).collect::<Vec<_>>()).err().map(|errors| errors.to_string());
+    assert!(
+        said.as_ref().is_some_and(|said| said.contains("a second IPv6 address of the uplink")),
+        "{said:?}"
+    );
 }
 
 #[test]
