@@ -109,7 +109,8 @@ fn comparable(mut frame: Vec<u8>, uplink: [u8; 6]) -> Vec<u8> {
 }
 
 fn drops(report: &Report) -> BTreeMap<String, u64> {
-    let ports = report.ports.iter().flat_map(|port| &port.drops);
+    // A tenant's are those of its ports too.
+    let ports = report.ports.iter().filter(|port| port.tenant.is_empty()).flat_map(|port| &port.drops);
     let mut sums = BTreeMap::new();
     for drop in ports.chain(report.tenants.iter().flat_map(|tenant| &tenant.drops)) {
         *sums.entry(drop.reason.clone()).or_default() += drop.packets;

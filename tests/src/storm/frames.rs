@@ -3,17 +3,17 @@
 
 use std::collections::VecDeque;
 
-use scenarios::frames::{Ends, tunnel};
-use scenarios::frames6::Ends6;
-use scenarios::scene::{BLUE, RED, RED_GATEWAY, RED_LOCAL, RED6, outer};
-use scenarios::{cuts, verbs};
+use crate::frames::{Ends, tunnel};
+use crate::frames6::Ends6;
+use crate::scene::{BLUE, RED, RED_GATEWAY, RED_LOCAL, RED6, outer};
+use crate::{cuts, verbs};
 use wire::vxlan;
 
 /// The fuzzer's bytes; zeros behind them.
-pub struct Bytes<'a>(pub &'a [u8]);
+pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
 impl<'a> Bytes<'a> {
-    pub fn byte(&mut self) -> u8 {
+    pub(super) fn byte(&mut self) -> u8 {
         let Some((first, rest)) = self.0.split_first() else { return 0 };
         self.0 = rest;
         *first
@@ -32,20 +32,20 @@ impl<'a> Bytes<'a> {
 
 /// A frame and the port that it comes in by.
 #[derive(Clone)]
-pub struct Sent {
-    pub port: &'static str,
-    pub frame: Vec<u8>,
+pub(super) struct Sent {
+    pub(super) port: &'static str,
+    pub(super) frame: Vec<u8>,
     /// Before a tunnel was put around it.
     inner: Vec<u8>,
 }
 
 /// Whether it holds what that VNI's tenant says: eight bytes, as many as the shortest fragment carries.
-pub fn is_marked(frame: &[u8], vni: u8) -> bool {
+pub(super) fn is_marked(frame: &[u8], vni: u8) -> bool {
     frame.windows(8).any(|window| window.iter().all(|byte| *byte == vni))
 }
 
 /// The VNI of a frame in a tunnel.
-pub fn vni(frame: &[u8]) -> Option<u32> {
+pub(super) fn vni(frame: &[u8]) -> Option<u32> {
     let parsed = wire::parse(frame).ok()?;
     if parsed.l4 != wire::L4::Udp || parsed.dst_port != vxlan::PORT {
         return None;
@@ -54,7 +54,7 @@ pub fn vni(frame: &[u8]) -> Option<u32> {
 }
 
 /// The next frame; `None` when there is nothing to make it of.
-pub fn next(kind: u8, bytes: &mut Bytes, recent: &VecDeque<Sent>) -> Option<Sent> {
+pub(super) fn next(kind: u8, bytes: &mut Bytes, recent: &VecDeque<Sent>) -> Option<Sent> {
     let way = Way::read(bytes.byte());
     let inner = match kind % 16 {
         0 if way.is_v6 => way.ends6().udp(ports(bytes), &way.words(bytes)),

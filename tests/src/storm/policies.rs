@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
+use crate::policies::{FABRIC, RULES, TENANTS};
+use crate::rig::compile_texts;
 use program::{Generation, Program};
-use scenarios::policies::{FABRIC, RULES, TENANTS};
-use scenarios::rig::compile_texts;
 
 const OPEN: &str = r#"
 apiVersion: floodway.dev/v1alpha1
@@ -19,7 +19,7 @@ spec: {tenant: blue, egress: [{action: Accept}], ingress: [{action: Accept}]}
 "#;
 
 /// One of the programs, as of that generation.
-pub fn program(choice: u8, generation: u32) -> Arc<Program> {
+pub(super) fn program(choice: u8, generation: u32) -> Arc<Program> {
     static ALL: OnceLock<Vec<Program>> = OnceLock::new();
     let all = ALL.get_or_init(compiled);
     let chosen = &all[usize::from(choice) % all.len()];
