@@ -4,8 +4,6 @@
 //! The input is a list of frames, each behind two bytes: how many milliseconds pass before it, and its length.
 #![no_main]
 
-use std::collections::HashMap;
-
 use libfuzzer_sys::fuzz_target;
 use packet::Nanos;
 use tables::flow::FlowKey;
@@ -15,7 +13,7 @@ use wire::{Fragment, L3, parse};
 const BOUNDS: Bounds = Bounds { datagrams: 8, waiting: 6, waiting_per_tenant: 4 };
 
 /// What was sent on of a datagram since its first.
-type Sent = HashMap<FlowKey, Vec<Piece>>;
+type Sent = Vec<(FlowKey, Vec<Piece>)>;
 
 fuzz_target!(|input: &[u8]| {
     let mut table = Datagrams::<Vec<Piece>>::new(BOUNDS, 2, 7);
@@ -36,7 +34,8 @@ fuzz_target!(|input: &[u8]| {
             if let Ok(queue) = table.first(&id, piece, &flow, now, &mut gone) {
                 passed += 1 + queue.len();
                 // A first begins a datagram.
-                sent.insert(id, queue);
+                sent.retain(|(old, _)| *old != id);
+                sent.push((id, queue));
                 send(&mut sent, id, piece);
             } else {
                 lost += 1;
@@ -81,7 +80,10 @@ fn read(frame: &[u8]) -> Option<(FlowKey, Piece, bool)> {
 
 fn send(sent: &mut Sent, id: FlowKey, piece: Piece) {
     let span = |piece: &Piece| u32::from(piece.offset)..u32::from(piece.offset) + u32::from(piece.len);
-    let pieces = sent.entry(id).or_default();
+    if !sent.iter().any(|(old, _)| *old == id) {
+        sent.push((id, Vec::new()));
+    }
+    let pieces = sent.iter_mut().find(|(old, _)| *old == id).map(|(_, pieces)| pieces).expect("put there");
     let new = span(&piece);
     assert!(pieces.iter().map(span).all(|old| old.end <= new.start || new.end <= old.start), "{pieces:?} {piece:?}");
     pieces.push(piece);

@@ -35,13 +35,31 @@ pub fn captured(dir: &Path, name: &str) -> Vec<Vec<u8>> {
     frames(&dir.join("pcap").join(name).with_extension("pcap")).expect("a readable capture")
 }
 
-/// How many frames the table beside a made capture speaks of.
+/// What the table beside a made capture expects of each frame, in its words; frame n at n - 1.
 ///
 /// # Panics
-/// When it cannot be read.
-pub fn expected_rows(dir: &Path, name: &str) -> usize {
+/// When it cannot be read, or has no such column.
+pub fn expectations(dir: &Path, name: &str) -> Vec<String> {
     let path = dir.join("pcap_made").join(name).with_extension("expect.tsv");
-    std::fs::read_to_string(path).expect("a readable table").lines().count() - 1
+    let table = std::fs::read_to_string(path).expect("a readable table");
+    let expected = |line: &str| line.split('\t').nth(3).expect("a fourth column").to_owned();
+    table.lines().skip(1).map(expected).collect()
+}
+
+/// Whether a frame passes, as those words have it; `None` where they leave it to rules, or speak of something else.
+pub fn passes(expected: &str) -> Option<bool> {
+    let words = expected.to_lowercase();
+    let begins = |with: &[&str]| with.iter().any(|start| words.starts_with(start));
+    if words.contains("never pass") {
+        return Some(false);
+    }
+    if words.contains(" or ") || words.contains("by rule") {
+        return None;
+    }
+    if begins(&["drop", "deny", "malformed", "not decapsulated"]) {
+        return Some(false);
+    }
+    begins(&["pass", "allow", "deliver", "related", "native", "as untagged", "ok"]).then_some(true)
 }
 
 /// The frames of every capture that is Ethernet and whole, with the captures' names.

@@ -146,3 +146,20 @@ pub fn programs() -> &'static Path {
 fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
+
+/// The floodwayd over DPDK in the folder that `FLOODWAY_DPDK_PROGRAMS` names, or `None` and a printed reason.
+///
+/// # Panics
+/// When there is none in that folder.
+pub fn over_dpdk() -> Option<PathBuf> {
+    let Some(folder) = std::env::var_os("FLOODWAY_DPDK_PROGRAMS") else {
+        println!("skipped: FLOODWAY_DPDK_PROGRAMS names no folder with a floodwayd over DPDK");
+        return None;
+    };
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped: not root");
+        return None;
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder);
+    Some(fs::canonicalize(folder.join("floodwayd")).expect("a floodwayd in that folder"))
+}

@@ -11,5 +11,6 @@ pub mod host;
 pub mod policies;
 pub mod rig;
 pub mod scene;
+pub mod storm;
 pub mod verbs;
 pub mod vxlan_peer;

@@ -63,7 +63,12 @@ pub struct Editor<'a> {
 impl Editor<'_> {
     /// Publishes another policy.
     pub fn apply(&mut self, texts: &[&str]) {
-        *self.program = Arc::new(compile_texts(texts, Some(self.program)));
+        self.publish(Arc::new(compile_texts(texts, Some(self.program))));
+    }
+
+    /// Publishes another program.
+    pub fn publish(&mut self, program: Arc<Program>) {
+        *self.program = program;
         let known = self.publisher.current().rules();
         let tables = Tables::build_knowing(self.program.clone(), self.facts, known);
         self.publisher.publish(Box::new(tables.expect("tables of a sound program")));
@@ -86,10 +91,14 @@ impl Rig {
 
     /// As [`Rig::with_limits`], with these workers.
     pub fn with_crew(texts: &[&str], limits: Limits, crew: Crew) -> Self {
-        let program = Arc::new(compile_texts(texts, None));
+        Self::running(Arc::new(compile_texts(texts, None)), limits, crew, BUFFERS)
+    }
+
+    /// Workers that run a compiled program, with that many buffers.
+    pub fn running(program: Arc<Program>, limits: Limits, crew: Crew, buffers: usize) -> Self {
         let count = program.devices.len();
         let facts: Vec<Facts> = (0..count).map(|index| Facts { mac: port_mac(index) }).collect();
-        let pool = Pool::new(BUFFERS);
+        let pool = Pool::new(buffers);
         let queues = usize::from(crew.queues());
         let port = |_| memory::queues(&pool, DEPTH, queues, Arc::default());
         let (ports, wires): (Vec<_>, Vec<_>) = (0..count).map(port).unzip();
@@ -142,6 +151,11 @@ impl Rig {
     /// Publishes another policy; the next poll runs it.
     pub fn apply(&mut self, texts: &[&str]) {
         self.split().2.apply(texts);
+    }
+
+    /// As [`Rig::apply`], of a program that is compiled already.
+    pub fn publish(&mut self, program: Arc<Program>) {
+        self.split().2.publish(program);
     }
 
     /// The first worker, the wires and the publisher apart, for a test with a thread for each.

@@ -5,7 +5,7 @@
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Output},
 };
 
@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 use packet::Nanos;
 use program::Report;
 use scenarios::{
-    daemon::Daemon,
+    daemon::{Daemon, over_dpdk},
     frames::Ends,
     scene::{RED, RED_GATEWAY},
 };
@@ -22,20 +22,6 @@ use tempfile::TempDir;
 
 /// So that hugepages, or their lack, change nothing.
 const ORDINARY_PAGES: &[&str] = &["--memory", "no-huge"];
-
-/// The floodwayd under test, or `None` and a printed reason.
-fn floodwayd() -> Option<PathBuf> {
-    let Some(folder) = std::env::var_os("FLOODWAY_DPDK_PROGRAMS") else {
-        println!("skipped: FLOODWAY_DPDK_PROGRAMS names no folder with a floodwayd over DPDK");
-        return None;
-    };
-    if !nix::unistd::geteuid().is_root() {
-        println!("skipped: not root");
-        return None;
-    }
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder);
-    Some(fs::canonicalize(folder.join("floodwayd")).unwrap())
-}
 
 /// A policy over two devices, in a folder that everybody may read.
 fn policy(uplink: &str, port: &str) -> TempDir {
@@ -76,7 +62,7 @@ fn sentence(before: &[&str], floodwayd: &Path, policy: &TempDir, arguments: &[&s
 
 #[test]
 fn a_kernel_interface_that_does_not_exist() {
-    let Some(floodwayd) = floodwayd() else { return };
+    let Some(floodwayd) = over_dpdk() else { return };
     let policy = policy("dpdk:net_af_packet0,iface=fw-no-such", "dpdk:net_null0");
     let said = sentence(&[], &floodwayd, &policy, ORDINARY_PAGES);
     assert!(said.contains(r#"port "uplink0""#) && said.contains("fw-no-such"), "{said}");
@@ -84,7 +70,7 @@ fn a_kernel_interface_that_does_not_exist() {
 
 #[test]
 fn a_driver_that_does_not_exist() {
-    let Some(floodwayd) = floodwayd() else { return };
+    let Some(floodwayd) = over_dpdk() else { return };
     let policy = policy("dpdk:net_nonsense0", "dpdk:net_null0");
     let said = sentence(&[], &floodwayd, &policy, ORDINARY_PAGES);
     assert!(said.contains(r#"port "uplink0""#) && said.contains("net_nonsense0"), "{said}");
@@ -92,7 +78,7 @@ fn a_driver_that_does_not_exist() {
 
 #[test]
 fn hugetlbfs_that_is_not_mounted() {
-    let Some(floodwayd) = floodwayd() else { return };
+    let Some(floodwayd) = over_dpdk() else { return };
     // In a mount namespace of its own, so that nobody else misses them.
     let unmounted = "awk '$3 == \"hugetlbfs\" {print $2}' /proc/mounts | xargs -r umount && exec \"$@\"";
     let before = ["unshare", "--mount", "sh", "-c", unmounted, "sh"];
@@ -108,7 +94,7 @@ fn hugetlbfs_that_is_not_mounted() {
 
 #[test]
 fn no_hugepages() {
-    let Some(floodwayd) = floodwayd() else { return };
+    let Some(floodwayd) = over_dpdk() else { return };
     let policy = policy("dpdk:net_null0", "dpdk:net_null1");
     // The kernel's figures, as they are without any; seen by this daemon only.
     let figures = policy.path().join("hugepages/hugepages-2048kB");
@@ -129,7 +115,7 @@ fn no_hugepages() {
 
 #[test]
 fn no_permission() {
-    let Some(floodwayd) = floodwayd() else { return };
+    let Some(floodwayd) = over_dpdk() else { return };
     let policy = policy("dpdk:net_tap0,iface=fw-test-perm", "dpdk:net_null0");
     fs::set_permissions(policy.path(), fs::Permissions::from_mode(0o777)).unwrap();
     // Where nobody may read it.
@@ -195,7 +181,7 @@ fn balance(report: &Report) -> (u64, u64) {
 
 #[test]
 fn four_workers_on_fewer_cpus_share_what_one_receives() {
-    let Some(floodwayd) = floodwayd() else { return };
+    let Some(floodwayd) = over_dpdk() else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     write_capture(&path("frames.pcap"));

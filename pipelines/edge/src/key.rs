@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use program::{Flow, Ingress, PortId, Service, TenantId, VtepId};
 use tables::flow::FlowKey;
-use wire::{L3, L4, Parsed, Quoted};
+use wire::{L3, L4, Parsed};
 
 /// The addresses are IPv6.
 const IPV6: u8 = 1;
@@ -243,22 +243,9 @@ pub fn quoted(frame: &[u8], parsed: &Parsed, error: &FlowKey) -> Option<FlowKey>
     Some(key)
 }
 
-/// The sequence number of the TCP segment that an ICMP error quotes; `None` when it quotes none, or not so much of it.
+/// The sequence number of the TCP segment that an ICMP error quotes; `None` when it quotes something else.
 pub fn quoted_sequence(frame: &[u8], parsed: &Parsed) -> Option<u32> {
-    let quoted = parsed.quoted(frame).ok()??;
-    if quoted.l4 != L4::Tcp {
-        return None;
-    }
-    let l4 = usize::from(quoted_l4(frame, &quoted)?);
-    Some(u32::from_be_bytes(*frame.get(l4 + 4..)?.first_chunk()?))
-}
-
-/// Where the header behind a quoted IP header starts.
-fn quoted_l4(frame: &[u8], quoted: &Quoted) -> Option<u16> {
-    match quoted.ipv4(frame) {
-        Some(header) => Some(quoted.offset + header.header_len() as u16),
-        None => quoted.ipv6(frame).map(|_| quoted.offset + wire::ipv6::HEADER_LEN as u16),
-    }
+    parsed.quoted(frame).ok()??.sequence
 }
 
 /// Source and destination address of an IP packet; `None` for anything else.

@@ -181,6 +181,34 @@ fn segmented_and_shared_packets_come_in_whole_and_counted() {
     assert_eq!(pool.level().in_use, 0);
 }
 
+/// Each segment's bytes at their place, or nothing at all: `pool`'s buffers have room for 2,048 bytes.
+#[test]
+fn b111_five_segments_come_in_as_one_or_are_counted() {
+    let _lcore = LcoreGuard::register(eal()).expect("an lcore");
+    let pool = pool("segments");
+    let mut port = open("net_ring_segments", &pool);
+    let PortIo { mut rx, mut tx } = port.take(0).expect("queues");
+    let mut allocator = DpdkAllocator::new(pool.clone());
+    let mut chain = |bytes: &[u8]| {
+        let segments = bytes.chunks(bytes.len() / 5).map(|part| frame(&mut allocator, part).0);
+        let mut segments = segments.collect::<Vec<_>>().into_iter();
+        let head = segments.next().expect("a segment").into_mbuf();
+        segments.fold(head, |chain, next| chain.chain(next).expect("a chain"))
+    };
+    let bytes: Vec<u8> = (0..9000_u16).map(|number| (number % 251) as u8).collect();
+    let (short, long) = (chain(&bytes[..1500]), chain(&bytes));
+    assert_eq!((short.segments(), long.segments(), long.len()), (5, 5, 9000));
+    let mut sent: arrayvec::ArrayVec<::dpdk::Mbuf, 2> = [short, long].into_iter().collect();
+    assert_eq!(tx.0.transmit(&mut sent), 2);
+    let mut burst = Burst::new();
+    assert_eq!(rx.receive(&mut burst), 1);
+    assert_eq!(burst[0].bytes(), &bytes[..1500]);
+    let repairs = port.repairs(0).expect("a queue");
+    assert_eq!((repairs.linearised(), repairs.dropped_too_long()), (1, 1));
+    drop(burst);
+    assert_eq!(pool.level().in_use, 0);
+}
+
 #[test]
 fn frames_go_to_a_capture_and_come_from_it() {
     let _lcore = LcoreGuard::register(eal()).expect("an lcore");

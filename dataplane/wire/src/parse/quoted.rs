@@ -18,7 +18,7 @@ pub struct Quoted {
     pub l3: L3,
     /// IPv4 protocol or last IPv6 next header found.
     pub protocol: u8,
-    /// What is quoted of L4; [`L4::None`] if too little for ports or identifier, or none.
+    /// What is quoted of L4; [`L4::None`] if that is none, or less than the 8 bytes that everybody quotes (RFC 792).
     pub l4: L4,
     /// Source port; of an echo the identifier in both ports.
     pub src_port: u16,
@@ -26,6 +26,8 @@ pub struct Quoted {
     pub dst_port: u16,
     /// ICMP type and code of a quoted echo.
     pub icmp: (u8, u8),
+    /// Sequence number of a quoted TCP segment.
+    pub sequence: Option<u32>,
     /// RoCEv2 destination queue pair, if the quote reaches that far: 8 bytes of L4 do not.
     pub dest_qp: Option<u32>,
 }
@@ -87,15 +89,26 @@ fn ipv6_quote(packet: &[u8], offset: u16) -> Result<Quoted, Malformed> {
 }
 
 const fn empty(offset: u16, l3: L3, protocol: u8) -> Quoted {
-    Quoted { offset, l3, protocol, l4: L4::None, src_port: 0, dst_port: 0, icmp: (0, 0), dest_qp: None }
+    Quoted {
+        offset,
+        l3,
+        protocol,
+        l4: L4::None,
+        src_port: 0,
+        dst_port: 0,
+        icmp: (0, 0),
+        sequence: None,
+        dest_qp: None,
+    }
 }
 
-/// Adds what `bytes` hold of L4: nothing, unless they reach past the ports or the identifier.
+/// Adds what `bytes` hold of L4: nothing, unless they are as many as make the packet known.
 fn with_l4(quoted: Quoted, bytes: &[u8]) -> Quoted {
-    let (Some(first), Some(second)) = (be16(bytes, 0), be16(bytes, 2)) else { return quoted };
+    let Some(&[a, b, c, d, rest @ ..]) = bytes.first_chunk::<8>() else { return quoted };
+    let (first, second) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
     let ports = |l4| Quoted { l4, src_port: first, dst_port: second, ..quoted };
     match (quoted.protocol, quoted.l3) {
-        (protocol::TCP, _) => ports(L4::Tcp),
+        (protocol::TCP, _) => Quoted { sequence: Some(u32::from_be_bytes(rest)), ..ports(L4::Tcp) },
         (protocol::SCTP, _) => ports(L4::Sctp),
         (protocol::UDP, _) if second == roce::PORT => Quoted { dest_qp: dest_qp(bytes), ..ports(L4::Roce) },
         (protocol::UDP, _) => ports(L4::Udp),
