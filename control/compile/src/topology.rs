@@ -1,5 +1,6 @@
 //! Devices, uplink, tunnel endpoints, tenants and their ports.
 
+use std::collections::BTreeMap;
 use std::{cmp::Reverse, net::IpAddr};
 
 use ipnet::IpNet;
