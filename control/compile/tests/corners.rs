@@ -243,6 +243,20 @@ fn a_port_without_addresses_sends_from_none() {
     assert_eq!(program.judge(&flow).unwrap_err().reason, DropReason::SpoofedAddress);
 }
 
+#[test]
+fn an_address_has_one_host_and_a_prefix_several_hops() {
+    let tenant = |field: &str| {
+        let remote = |mac: u8| format!("{{vtep: far, mac: '02:00:00:00:00:{mac:02x}', {field}}}");
+        let remotes = format!("remotes: [{}, {}]", remote(0x30), remote(0x31));
+        format!("---\n{HEAD}kind: Tenant\nmetadata: {{name: blue}}\nspec: {{vni: 200, {remotes}}}\n")
+    };
+    let errors = parsed(&[tenant("addresses: [10.1.0.20]")]).unwrap_err();
+    assert!(errors.contains("address 10.1.0.20 is owned twice in tenant blue"), "{errors}");
+    let (program, _) = compiled(&[tenant("addresses: [], prefixes: [10.1.0.20/32]")]);
+    let blue = program.tenants.iter().flatten().find(|tenant| tenant.name == "blue").unwrap();
+    assert_eq!(blue.routes.iter().map(|route| route.hops.len()).collect::<Vec<_>>(), [2]);
+}
+
 /// `file::test` or `folder/file::test`, one or more a row.
 #[test]
 fn every_corner_of_the_page_names_a_test_that_is_there() {

@@ -225,9 +225,10 @@ fn errors_name_the_interface_and_the_fix() {
         let first = tap::open("fwtap0", 1500, &pool, Arc::default()).unwrap();
         assert!(open("fwtap0", 1500).unwrap_err().contains("interface fwtap0 is in use"));
         drop(first);
-        // Too small for Ethernet: the kernel's own words.
-        let refused = tap::open("fwtap0", 67, &pool, Arc::default());
+        // Too small for Ethernet: the kernel's own words. Under a name of its own: a program that another test has just
+        // started holds the first one's descriptor for a moment.
+        let refused = tap::open("fwtap1", 67, &pool, Arc::default());
         assert!(matches!(refused, Err(TapError::Io { step: "set the MTU of", .. })));
-        assert!(!ip(&["link", "show", "fwtap0"]), "a failed open left its interface behind");
+        assert!(!ip(&["link", "show", "fwtap1"]), "a failed open left its interface behind");
     });
 }

@@ -1,8 +1,9 @@
 //! The last pass: each packet meets its flow entry, or the program when it has none, and goes its way.
 
+use arrayvec::ArrayVec;
 use engine::{Gauge, Io, Ledger};
 use packet::{Backend, Buf, Nanos};
-use program::{DropReason, TenantId};
+use program::{DropReason, TenantId, limit};
 use tables::flow::{FlowHash, FlowKey, Slot, Timeout};
 use wire::L4;
 
@@ -119,9 +120,13 @@ impl Edge {
         if parsed.l4 == L4::Roce {
             return Some(self.miss_roce(tables, lane, frame, &mut io.ledger, now));
         }
+        // Asked for now, looked at when the program has decided: in a large table each is a wait for memory.
+        let reverses = self.reverses(tables, &key);
+        self.flows.prefetch_vacancy(hash);
         let mut action = self.settle(tables, &key, now);
         let refused = matches!(action.target(), Target::Drop(_));
-        if !refused && self.answered(tables, &key, now).is_some() {
+        let has_reverse = reverses.iter().any(|(hash, key)| self.flows.find(*hash, key).is_some());
+        if !refused && has_reverse && self.answered(tables, &key, now).is_some() {
             // An answer is one even if rules allow it as well: it does not open what it answers.
             action = action.as_reply();
         }
@@ -129,13 +134,22 @@ impl Edge {
             log.note(tables, &key, action, &mut io.ledger, now);
         }
         let parsed = &self.lanes.parsed[lane];
-        if !refused && parsed.l4 == L4::Tcp && !self.may_open(tables, &key, frame, parsed) {
+        // A TCP connection begins with a SYN, unless the tenant's are picked up in their middle; what comes from the other
+        // side of one that is known begins nothing.
+        let may_open =
+            || parsed.l4 != L4::Tcp || has_reverse || opens_connection(tables, &key, frame, parsed);
+        if !refused && !may_open() {
             return Some(Action::drop(action.generation, DropReason::NoConnection));
         }
         let timeout = first_timeout(parsed.l4);
+        if !refused && has_reverse {
+            self.forget_refused_replies(&reverses);
+        }
         match self.remember(tables, hash, &key, action, timeout, frame.len(), now) {
             Remembered::At(slot) => {
-                self.introduce(tables, slot, &key);
+                if has_reverse {
+                    self.introduce(&reverses, slot);
+                }
                 action = self.tracked(tables, action, slot, lane, frame, now);
             }
             Remembered::NotWorthIt => {}
@@ -144,11 +158,14 @@ impl Edge {
         Some(action)
     }
 
-    /// A TCP connection begins with a SYN, unless the tenant's are picked up in their middle; what comes from the other
-    /// side of one that is known begins nothing.
-    fn may_open(&self, tables: &Tables, key: &FlowKey, frame: &[u8], parsed: &wire::Parsed) -> bool {
-        let is_known = |key: FlowKey| self.flows.find(self.flows.hash(&key), &key).is_some();
-        opens_connection(tables, key, frame, parsed) || decide::reverses(tables, key).any(is_known)
+    /// The keys of a flow's other direction, their buckets asked for.
+    fn reverses(&self, tables: &Tables, key: &FlowKey) -> Reverses {
+        let hashed = |key: FlowKey| {
+            let hash = self.flows.hash(&key);
+            self.flows.prefetch_bucket(hash);
+            (hash, key)
+        };
+        decide::reverses(tables, key).map(hashed).take(limit::HOPS).collect()
     }
 
     /// Puts a decision into the table, if it is worth it and there is room.
@@ -168,10 +185,7 @@ impl Edge {
                 return Remembered::NotWorthIt;
             }
             Target::Drop(_) => idle::REFUSED,
-            _ => {
-                self.forget_refused_reply(tables, key);
-                timeout
-            }
+            _ => timeout,
         };
         match self.flows.insert(hash, key, action, key.tenant, now, timeout) {
             Ok(slot) if self.flows.touch(slot, now, bytes as u64) => Remembered::At(slot),
@@ -186,9 +200,9 @@ impl Edge {
     }
 
     /// A flow that was refused while nobody had opened it the other way may now be an answer.
-    fn forget_refused_reply(&mut self, tables: &Tables, key: &FlowKey) {
-        for reply in decide::reverses(tables, key) {
-            if let Some(slot) = self.flows.find(self.flows.hash(&reply), &reply)
+    fn forget_refused_replies(&mut self, replies: &Reverses) {
+        for (hash, key) in replies {
+            if let Some(slot) = self.flows.find(*hash, key)
                 && self.flows.entry(slot).action.is_policy_drop()
             {
                 self.flows.remove(slot);
@@ -259,6 +273,9 @@ impl Edge {
         !refused && !entry.action.is_reply() && !entry.is_expired(now)
     }
 }
+
+/// The other direction of a flow: most often one key, else one for each hop that it may come from.
+pub(crate) type Reverses = ArrayVec<(FlowHash, FlowKey), { limit::HOPS }>;
 
 /// What became of a decision.
 pub(crate) enum Remembered {

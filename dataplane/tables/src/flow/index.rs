@@ -102,6 +102,11 @@ impl Index {
         prefetch_read(self.bucket(self.home(hash)));
     }
 
+    #[inline(always)]
+    pub fn prefetch_other(&self, hash: FlowHash) {
+        prefetch_read(self.bucket(self.other(hash)));
+    }
+
     /// The first entry whose tag is that of `hash`, home bucket first.
     #[inline(always)]
     pub fn first(&self, hash: FlowHash) -> Option<u32> {

@@ -146,6 +146,12 @@ impl<A: Copy + Default, S: Copy + Default> FlowTable<A, S> {
         self.index.prefetch(hash);
     }
 
+    /// Before an insert: asks for the bucket that [`FlowTable::prefetch_bucket`] did not ask for.
+    #[inline(always)]
+    pub fn prefetch_vacancy(&self, hash: FlowHash) {
+        self.index.prefetch_other(hash);
+    }
+
     /// Step 2 of a bulk lookup: the entry that probably has the key of `hash`, by its tag alone; asks for its two
     /// cache lines. `None` is a sure miss, as long as nothing is inserted.
     #[inline(always)]
@@ -378,10 +384,13 @@ impl<A: Copy + Default, S: Copy + Default> FlowTable<A, S> {
         if tenant >= self.tenants.len() {
             return Err(Full::Quota);
         }
-        if self.index.vacancy(hash).is_none() {
-            self.reclaim(hash, now);
-            self.index.vacancy(hash).ok_or(Full::Bucket)?;
-        }
+        let place = match self.index.vacancy(hash) {
+            Some(place) => place,
+            None => {
+                self.reclaim(hash, now);
+                self.index.vacancy(hash).ok_or(Full::Bucket)?
+            }
+        };
         // Twice: a quota that was lowered is come to in small steps.
         for _ in 0..2 {
             if self.is_over_quota(tenant) && self.evict(tenant, now) {
@@ -399,7 +408,8 @@ impl<A: Copy + Default, S: Copy + Default> FlowTable<A, S> {
             let share = &mut self.tenants[heaviest];
             *(if heaviest == tenant { &mut share.evicted } else { &mut share.displaced }) += 1;
         }
-        self.index.vacancy(hash).ok_or(Full::Bucket)
+        // Whoever gave way since has taken no lane.
+        Ok(place)
     }
 
     fn is_over_quota(&self, tenant: usize) -> bool {

@@ -10,11 +10,11 @@ use packet::Nanos;
 use program::{DropReason, TenantId};
 use tables::connection::Followed;
 use tables::connection::echo::Requests;
-use tables::flow::{FlowKey, Slot, Timeout};
+use tables::flow::{Slot, Timeout};
 use wire::L4;
 
 use crate::action::Target;
-use crate::decide;
+use crate::judge::Reverses;
 use crate::{Edge, Tables};
 
 pub(crate) use tcp::opens_connection;
@@ -123,9 +123,8 @@ impl Edge {
     }
 
     /// Makes the entries of both directions know each other; both have spoken then.
-    pub(crate) fn introduce(&mut self, tables: &Tables, slot: Slot, key: &FlowKey) {
-        let known = |reverse: FlowKey| self.flows.find(self.flows.hash(&reverse), &reverse);
-        let Some(peer) = decide::reverses(tables, key).find_map(known) else { return };
+    pub(crate) fn introduce(&mut self, reverses: &Reverses, slot: Slot) {
+        let Some(peer) = reverses.iter().find_map(|(hash, key)| self.flows.find(*hash, key)) else { return };
         let is_refused = |slot| matches!(self.flows.entry(slot).action.target(), Target::Drop(_));
         if peer == slot || is_refused(slot) || is_refused(peer) {
             return;
