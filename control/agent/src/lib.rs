@@ -8,6 +8,7 @@
 pub mod api;
 pub mod client;
 pub mod files;
+pub mod metrics;
 
 mod applier;
 mod apply;

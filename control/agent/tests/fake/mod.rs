@@ -18,8 +18,8 @@ use agent::{
     client::Client,
 };
 use program::{
-    DropCount, FlowRecord, LogCount, NakCounts, NeighbourReport, PortReport, Program, QueuePairRecord,
-    QueuePairSide, Report, RoomCount, TenantReport, Traffic, WorkerReport,
+    DropCount, FlowRecord, LogCount, NakCounts, NeighbourReport, PoolReport, PortReport, Program,
+    QueuePairRecord, QueuePairSide, Report, RoomCount, TenantReport, Traffic, WorkerReport,
 };
 
 pub const FABRIC: &str = "apiVersion: floodway.dev/v1alpha1
@@ -249,6 +249,7 @@ impl DataPlane for Fake {
                 room: RoomCount { flows: 9, evicted: 5, displaced: 4, refused: 6, queue_pairs: 8 },
             }],
             neighbours: vec![NeighbourReport { address: "192.0.2.2".parse().unwrap(), mac: String::new() }],
+            pool: PoolReport { buffers: 16_384, free: 15_000 },
         }
     }
 
