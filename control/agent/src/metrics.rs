@@ -247,3 +247,64 @@ fn encode_family(encoder: &mut DescriptorEncoder, metric: &Metric, rows: &Rows) 
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "../tests/exposition/mod.rs"]
+mod exposition;
+
+#[cfg(test)]
+mod tests {
+    use program::{DropCount, TenantReport};
+
+    use super::{exposition::Exposition, *};
+
+    fn tenants(names: impl Iterator<Item = String>) -> Snapshot {
+        let drop = |reason: &str, packets| DropCount { reason: reason.into(), packets };
+        let tenant = |name| TenantReport {
+            name,
+            drops: vec![
+                drop("martian", 1),
+                drop("no-route", u64::MAX),
+                drop("group", 3),
+                drop("malformed", 0),
+            ],
+            ..TenantReport::default()
+        };
+        let report = Report { tenants: names.map(tenant).collect(), ..Report::default() };
+        Snapshot { report, ..Snapshot::default() }
+    }
+
+    #[test]
+    fn what_is_too_much_is_left_out_and_counted() {
+        let most = program::limit::TENANTS;
+        let exposition =
+            Exposition::read(&encode(tenants((0..most).map(|n| format!("t{n}"))), Form::OpenMetrics));
+        let series = |family: &str| exposition.families[family].samples.len();
+        // Two sides of every tenant that there may be fit; three reasons of each do not.
+        assert_eq!(series("floodway_tenant_receive_packets"), 2 * most);
+        assert_eq!(series("floodway_tenant_dropped_packets"), SERIES_MAX);
+        let omitted = |metric| exposition.value("floodway_metrics_omitted_series", &[metric]);
+        assert_eq!(omitted("floodway_tenant_dropped_packets_total"), Some((3 * most - SERIES_MAX) as u64));
+        assert_eq!(omitted("floodway_tenant_log_lines_total"), Some((3 * most - SERIES_MAX) as u64));
+        assert_eq!(series("floodway_metrics_omitted_series"), 2);
+        // Those with the lowest numbers stay, whole.
+        let dropped =
+            |tenant| exposition.value("floodway_tenant_dropped_packets_total", &[tenant, "no-route"]);
+        assert_eq!((dropped("t0"), dropped("t4095")), (Some(u64::MAX), None));
+    }
+
+    #[test]
+    fn no_name_breaks_out_of_its_label() {
+        let name = "a\"} 1\n# EOF\n\\n";
+        let text = encode(tenants([name.to_owned()].into_iter()), Form::OpenMetrics);
+        let exposition = Exposition::read(&text);
+        assert_eq!(exposition.value("floodway_tenant_dropped_packets_total", &[name, "group"]), Some(3));
+    }
+
+    #[test]
+    fn a_daemon_that_runs_nothing_has_sound_metrics() {
+        let exposition = Exposition::read(&encode(Snapshot::default(), Form::OpenMetrics));
+        assert_eq!(exposition.families.len(), all().count());
+        assert_eq!(exposition.value("floodway_generation", &[]), Some(0));
+    }
+}

@@ -123,6 +123,12 @@ impl Fake {
         fake
     }
 
+    /// The tenant of that name in the program that runs.
+    pub fn running_tenant(&self, name: &str) -> program::Tenant {
+        let running = DataPlane::running(self);
+        running.tenants.iter().flatten().find(|tenant| tenant.name == name).unwrap().clone()
+    }
+
     /// Returns once this generation was published, and gives its digest.
     #[track_caller]
     pub fn wait_for(&self, generation: u32) -> String {
