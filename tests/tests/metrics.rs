@@ -89,7 +89,9 @@ impl Bench {
         let metrics = log.lines().find_map(|line| line.split_once("metrics address=")).unwrap().1;
         let bench = Self { metrics: metrics.trim().parse().unwrap(), folder, daemon };
         let start = Instant::now();
-        while bench.daemon.client().report().unwrap().ports[1].traffic.rx_packets < (PINGS + UNDECLARED) as u64 {
+        while bench.daemon.client().report().unwrap().ports[1].traffic.rx_packets
+            < (PINGS + UNDECLARED) as u64
+        {
             assert!(start.elapsed() < PATIENCE, "the packets do not come");
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -145,10 +147,12 @@ fn a_scrape_says_what_the_packets_were() {
 fn the_command_prints_the_series_that_are_scraped() {
     let bench = Bench::start();
     let mut command = Command::new(programs().join("floodway"));
-    let output = command.arg("--socket").arg(bench.daemon.socket()).args(["show", "metrics"]).output().unwrap();
+    let output =
+        command.arg("--socket").arg(bench.daemon.socket()).args(["show", "metrics"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     let names = |text: &str| -> Vec<String> {
-        let is_steady = |line: &&str| !line.starts_with('#') && !line.contains("floodway_api_requests_total{");
+        let is_steady =
+            |line: &&str| !line.starts_with('#') && !line.contains("floodway_api_requests_total{");
         text.lines().filter(is_steady).map(|line| line.rsplit_once(' ').unwrap().0.to_owned()).collect()
     };
     let printed = String::from_utf8(output.stdout).unwrap();
@@ -190,7 +194,8 @@ fn repository(path: &str) -> PathBuf {
 
 /// False, and a printed reason, where there is no such program.
 fn is_installed(program: &str) -> bool {
-    let is_there = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
+    let is_there =
+        Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
     if !is_there {
         println!("skipped: no {program}; Debian's package prometheus has it");
     }
@@ -209,7 +214,8 @@ fn promtool_finds_nothing_wrong() {
         return;
     }
     let alerts = repository("deploy/prometheus/alerts.yaml");
-    let checked = Command::new("promtool").args(["check", "rules", "--lint=all", "--lint-fatal"]).arg(alerts).output();
+    let checked =
+        Command::new("promtool").args(["check", "rules", "--lint=all", "--lint-fatal"]).arg(alerts).output();
     assert_good(&checked.unwrap());
     let tests = repository("deploy/prometheus/alerts.test.yaml");
     assert_good(&Command::new("promtool").args(["test", "rules"]).arg(tests).output().unwrap());
@@ -324,7 +330,8 @@ fn a_real_prometheus_reads_the_right_values_and_takes_alerts_and_dashboard() {
     for target in panels.flat_map(|panel| panel["targets"].as_array().into_iter().flatten()) {
         let expression = target["expr"].as_str().unwrap();
         let expression = expression.replace("$__rate_interval", "1m");
-        let expression = ["$job", "$instance", "$tenant"].iter().fold(expression, |e, name| e.replace(name, ".*"));
+        let expression =
+            ["$job", "$instance", "$tenant"].iter().fold(expression, |e, name| e.replace(name, ".*"));
         assert!(prometheus.query(&expression).is_some(), "{expression}");
     }
 }
