@@ -182,6 +182,42 @@ fn changes_and_requests_are_counted_by_how_they_ended() {
 }
 
 #[test]
+fn what_the_watch_is_given_is_counted_too() {
+    let root = tempfile::tempdir().unwrap();
+    let policy = root.path().join("p");
+    let write = |port| {
+        fs::create_dir_all(&policy).unwrap();
+        fake::sources(port)
+            .iter()
+            .for_each(|file| fs::write(root.path().join(&file.name), &file.text).unwrap());
+    };
+    write(1);
+    let start = agent::Start { policy: policy.clone(), state: None, watch: true, generations_kept: 16 };
+    let server = Server::start_from(&start);
+    server.wait_for(|status| status.watch.is_some());
+    fs::write(policy.join("red.yaml"), "kind: Nonsense").unwrap();
+    server.wait_for(|status| status.refused.is_some());
+    let exposition = scrape(&server);
+    let watch = |exposition: &Exposition, result| {
+        exposition.value("floodway_policy_changes_total", &["watch", result]).unwrap()
+    };
+    assert_eq!(
+        (watch(&exposition, "refused"), exposition.value("floodway_policy_refused", &[])),
+        (1, Some(1))
+    );
+    write(1);
+    server.wait_for(|status| status.refused.is_none());
+    assert_eq!(watch(&scrape(&server), "unchanged"), 1);
+    // A directory that is gone is refused as well, though there is nothing to compile.
+    fs::remove_dir_all(&policy).unwrap();
+    server
+        .wait_for(|status| status.refused.as_ref().is_some_and(|refused| refused.error.contains("no such")));
+    let exposition = scrape(&server);
+    assert!(watch(&exposition, "refused") >= 2, "{exposition:?}");
+    assert!(exposition.value("floodway_policy_watch_reads_total", &[]).unwrap() >= 3);
+}
+
+#[test]
 fn over_tcp_there_is_nothing_but_metrics() {
     let server = Scraped::start();
     let (status, kind, text) =
