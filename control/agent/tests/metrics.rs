@@ -185,17 +185,18 @@ fn changes_and_requests_are_counted_by_how_they_ended() {
 fn what_the_watch_is_given_is_counted_too() {
     let root = tempfile::tempdir().unwrap();
     let policy = root.path().join("p");
-    let write = |port| {
-        fs::create_dir_all(&policy).unwrap();
-        fake::sources(port)
-            .iter()
-            .for_each(|file| fs::write(root.path().join(&file.name), &file.text).unwrap());
+    fs::create_dir(&policy).unwrap();
+    let sources = fake::sources(1);
+    sources.iter().for_each(|file| fs::write(root.path().join(&file.name), &file.text).unwrap());
+    // At one stroke, so that nobody reads half a file.
+    let put_red = |text: &str| {
+        fs::write(root.path().join("red"), text).unwrap();
+        fs::rename(root.path().join("red"), policy.join("red.yaml")).unwrap();
     };
-    write(1);
     let start = agent::Start { policy: policy.clone(), state: None, watch: true, generations_kept: 16 };
     let server = Server::start_from(&start);
     server.wait_for(|status| status.watch.is_some());
-    fs::write(policy.join("red.yaml"), "kind: Nonsense").unwrap();
+    put_red("kind: Nonsense");
     server.wait_for(|status| status.refused.is_some());
     let exposition = scrape(&server);
     let watch = |exposition: &Exposition, result| {
@@ -205,7 +206,7 @@ fn what_the_watch_is_given_is_counted_too() {
         (watch(&exposition, "refused"), exposition.value("floodway_policy_refused", &[])),
         (1, Some(1))
     );
-    write(1);
+    put_red(&fake::tenant(1));
     server.wait_for(|status| status.refused.is_none());
     assert_eq!(watch(&scrape(&server), "unchanged"), 1);
     // A directory that is gone is refused as well, though there is nothing to compile.
