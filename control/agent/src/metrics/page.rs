@@ -27,12 +27,11 @@ fn rules() -> String {
 Counters are 64 bits and count up from the start of the daemon. All are read at the scrape from what the workers count
 anyway, as `GET /v1/report` does; a scrape asks no worker anything. Bytes are those of Ethernet frames without FCS.
 
-Series are bounded. A `port`, a `tenant`, a `worker` and an `address` is one that the running program has (at most {ports} ports, {tenants}
-tenants, 64 workers and {vteps} next hops), a `reason`
-is one of the {reasons} that `floodway show drops --all` explains, a `route` one of [the API's](api.md).
-`floodway_dropped_packets_total` has every reason from the start. Where a reason stands beside a port or a tenant, the series begins with
-its first packet. No metric has more than {series} series: what is more is left out, the tenants with the highest numbers
-first, and counted by `floodway_metrics_omitted_series`.
+Series are bounded. A `port`, a `tenant`, a `worker` and an `address` is one that the running program has: at most {ports}
+ports, {tenants} tenants, 64 workers and {vteps} next hops. A `reason` is one of the {reasons} that `floodway show drops --all`
+explains, a `route` one of [the API's](api.md). `floodway_dropped_packets_total` has every reason from the start; where a
+reason stands beside a port or a tenant, the series begins with its first packet. No metric has more than {series} series:
+what is more is left out, the tenants with the highest numbers first, and counted by `floodway_metrics_omitted_series`.
 
 Hits of single rules are not here: workers count flows and their packets, not rules, and a flow's count goes with its
 entry. `floodway show flows` names the rule of each flow that is open.
