@@ -50,6 +50,68 @@ pub(crate) struct How {
     pub(crate) is_unproven_taken: bool,
 }
 
+/// How a change ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ending {
+    Applied,
+    Unchanged,
+    Refused,
+    Stuck,
+}
+
+impl Ending {
+    const ALL: [Self; 4] = [Self::Applied, Self::Unchanged, Self::Refused, Self::Stuck];
+
+    fn of(result: &Result<Applied, Refusal>) -> Self {
+        match result {
+            Ok(applied) if applied.changed => Self::Applied,
+            Ok(_) => Self::Unchanged,
+            Err(Refusal::Stuck { .. }) => Self::Stuck,
+            Err(_) => Self::Refused,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Unchanged => "unchanged",
+            Self::Refused => "refused",
+            Self::Stuck => "stuck",
+        }
+    }
+}
+
+/// How changes have ended so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Tally {
+    /// By who asked for it, as [`Tally::ASKERS`] has them, and by [`Ending`].
+    counts: [[u64; Ending::ALL.len()]; Tally::ASKERS.len()],
+    /// When files were applied or found to run already, by the wall clock.
+    pub(crate) succeeded_at_unix_s: u64,
+}
+
+impl Tally {
+    const ASKERS: [(By, &'static str); 3] =
+        [(By::Apply, "apply"), (By::Watch, "watch"), (By::Rollback, "rollback")];
+
+    fn add(&mut self, by: By, ending: Ending) {
+        if let Some(asker) = Self::ASKERS.iter().position(|(asker, _)| *asker == by) {
+            self.counts[asker][ending as usize] += 1;
+        }
+        if matches!(ending, Ending::Applied | Ending::Unchanged) {
+            self.succeeded_at_unix_s = wall_clock_s();
+        }
+    }
+
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (&'static str, Ending, u64)> {
+        let of = |((_, by), counts): (&(By, &'static str), [u64; Ending::ALL.len()])| {
+            let by = *by;
+            Ending::ALL.into_iter().map(move |ending| (by, ending, counts[ending as usize]))
+        };
+        Self::ASKERS.iter().zip(self.counts).flat_map(of)
+    }
+}
+
 /// What others see of the applier while it works.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
@@ -57,6 +119,7 @@ pub(crate) struct Seen {
     pub(crate) pending: Option<Pending>,
     pub(crate) refused: Option<RefusedFiles>,
     pub(crate) state: Option<StateStatus>,
+    pub(crate) tally: Tally,
 }
 
 impl Seen {
@@ -78,13 +141,15 @@ pub(crate) struct Applier {
     refused: Option<RefusedFiles>,
     seen: watch::Sender<Seen>,
     recompiler: Shared,
+    tally: Tally,
 }
 
 impl Applier {
     pub(crate) fn new(history: History, refused: Option<RefusedFiles>, recompiler: Recompiler) -> Self {
         let recompiler = Shared::of(recompiler);
         let seen = watch::Sender::default();
-        let applier = Self { stuck: None, history, pending: None, refused, seen, recompiler };
+        let tally = Tally::default();
+        let applier = Self { stuck: None, history, pending: None, refused, seen, recompiler, tally };
         applier.show();
         applier
     }
@@ -194,8 +259,17 @@ impl Applier {
         self.show();
     }
 
+    /// As [`Applier::refuse`], of a directory that cannot be read, so that there is nothing to apply.
+    pub(crate) fn refuse_unread(&mut self, error: String, refusal: &Refusal, by: By) {
+        self.tally.add(by, Ending::Refused);
+        self.refuse(error, refusal);
+    }
+
     /// The program that the daemon started with runs.
     pub(crate) fn started(&mut self, entry: HistoryEntry, sources: Arc<[Source]>) {
+        if entry.by == By::Start {
+            self.tally.succeeded_at_unix_s = wall_clock_s();
+        }
         match self.history.newest() {
             Some(newest) if newest.generation == entry.generation => {
                 self.history.set_outcome(entry.generation, Outcome::Confirmed);
@@ -231,6 +305,17 @@ impl Applier {
     }
 
     fn change(
+        &mut self,
+        plane: &dyn DataPlane,
+        sources: Arc<[Source]>,
+        how: How,
+    ) -> Result<Applied, Refusal> {
+        let result = self.change_uncounted(plane, sources, how);
+        self.tally.add(how.by, Ending::of(&result));
+        result
+    }
+
+    fn change_uncounted(
         &mut self,
         plane: &dyn DataPlane,
         sources: Arc<[Source]>,
@@ -366,6 +451,7 @@ impl Applier {
             pending: self.pending.clone(),
             refused: self.refused.clone(),
             state: self.history.state(),
+            tally: self.tally,
         });
     }
 }

@@ -219,6 +219,15 @@ impl Client {
         self.get("/v1/status")
     }
 
+    /// `GET /metrics`: OpenMetrics text.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn metrics(&self) -> Result<String, ClientError> {
+        let text = self.answer(Method::GET, "/metrics", Bytes::new())?;
+        String::from_utf8(text.into()).map_err(|error| self.broken(format!("a strange answer: {error}")))
+    }
+
     /// `POST /v1/explain`.
     ///
     /// # Errors
@@ -248,6 +257,12 @@ impl Client {
     }
 
     fn call<T: DeserializeOwned>(&self, method: Method, route: &str, body: Bytes) -> Result<T, ClientError> {
+        let answer = self.answer(method, route, body)?;
+        serde_json::from_slice(&answer).map_err(|error| self.broken(format!("a strange answer: {error}")))
+    }
+
+    /// The body that came with 200.
+    fn answer(&self, method: Method, route: &str, body: Bytes) -> Result<Bytes, ClientError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -256,11 +271,7 @@ impl Client {
         let (status, body) = runtime
             .block_on(exchange)
             .unwrap_or_else(|| Err(ClientError::TimedOut { path: self.path.clone() }))?;
-        if status == StatusCode::OK {
-            return serde_json::from_slice(&body)
-                .map_err(|error| self.broken(format!("a strange answer: {error}")));
-        }
-        Err(self.refusal(status, &body))
+        if status == StatusCode::OK { Ok(body) } else { Err(self.refusal(status, &body)) }
     }
 
     async fn exchange(

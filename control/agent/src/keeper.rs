@@ -11,7 +11,7 @@ use tokio::{
 use crate::{
     DataPlane,
     api::{HistoryList, Status, Unconfirmed, WatchStatus},
-    applier::{Applier, Seen},
+    applier::{Applier, Seen, Tally},
     recompile::Shared,
 };
 
@@ -77,6 +77,10 @@ impl Keeper {
             state: seen.state,
             watch: self.watch.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
+    }
+
+    pub(crate) fn tally(&self) -> Tally {
+        self.seen.borrow().tally
     }
 
     /// Gives what was shown before.

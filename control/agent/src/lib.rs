@@ -1,4 +1,5 @@
-//! The daemon's ear: reads policy directories, serves the HTTP/JSON API on a unix socket, and speaks it as a client.
+//! The daemon's ear: reads policy directories, serves the HTTP/JSON API on a unix socket and metrics over TCP, and speaks
+//! the API as a client.
 //!
 //! The daemon gives a [`DataPlane`]; [`bind`] takes the socket and [`Listening::serve`] answers on the calling thread
 //! until a [`Shutdown`] is triggered. The only crate with tokio, and no other crate sees it. `docs/api.md` is the
@@ -8,6 +9,7 @@
 pub mod api;
 pub mod client;
 pub mod files;
+pub mod metrics;
 
 mod applier;
 mod apply;

@@ -6,7 +6,8 @@ use axum::{
     Json, Router,
     body::{Body, Bytes, HttpBody},
     extract::{RawQuery, State},
-    http::StatusCode,
+    http::{HeaderMap, StatusCode, header},
+    middleware,
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -23,6 +24,7 @@ use crate::{
     applier::Applier,
     apply::{self, Refusal},
     keeper::Keeper,
+    metrics::{self, Form, Source},
     questions, views,
 };
 
@@ -35,7 +37,10 @@ struct Api {
     keeper: Arc<Keeper>,
 }
 
-pub(crate) fn router(keeper: Arc<Keeper>) -> Router {
+/// All routes: for who may open the control socket.
+pub(crate) fn router(source: Source) -> Router {
+    let keeper = source.keeper.clone();
+    let count = middleware::from_fn_with_state(source.requests.clone(), metrics::count);
     Router::new()
         .route("/v1/report", get(report))
         .route("/v1/program", get(program))
@@ -54,9 +59,30 @@ pub(crate) fn router(keeper: Arc<Keeper>) -> Router {
         .route("/v1/rollback", post(rollback))
         .route("/v1/history", get(history))
         .route("/v1/status", get(status))
+        .merge(scrape_route(source))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .with_state(Api { plane: keeper.plane(), keeper })
+        .layer(count)
+}
+
+/// Metrics and nothing else: for who may reach the port that they are scraped from.
+pub(crate) fn metrics_router(source: Source) -> Router {
+    let count = middleware::from_fn_with_state(source.requests.clone(), metrics::count);
+    scrape_route(source).fallback(no_route).method_not_allowed_fallback(no_method).layer(count)
+}
+
+fn scrape_route<S: Clone + Send + Sync + 'static>(source: Source) -> Router<S> {
+    Router::new().route("/metrics", get(scrape)).with_state(source)
+}
+
+async fn scrape(State(source): State<Source>, headers: HeaderMap) -> Response {
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let form = Form::wanted(accept);
+    match tokio::task::spawn_blocking(move || metrics::encode(source.snapshot(), form)).await {
+        Ok(text) => ([(header::CONTENT_TYPE, form.content_type())], text).into_response(),
+        Err(error) => failed(&error).into_response(),
+    }
 }
 
 async fn report(api: State<Api>) -> Response {
@@ -202,13 +228,16 @@ impl Api {
         match tokio::task::spawn_blocking(move || work(&*plane)).await {
             Ok(Ok(body)) => Json(body).into_response(),
             Ok(Err(failure)) => failure.into_response(),
-            Err(error) => {
-                tracing::error!("a request failed: {error}");
-                let text = "the daemon failed on this request; its log says more";
-                Failure::new(StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
-            }
+            Err(error) => failed(&error).into_response(),
         }
     }
+}
+
+/// For a request on which the daemon panicked.
+fn failed(error: &tokio::task::JoinError) -> Failure {
+    tracing::error!("a request failed: {error}");
+    let text = "the daemon failed on this request; its log says more";
+    Failure::new(StatusCode::INTERNAL_SERVER_ERROR, text)
 }
 
 /// The whole body. One that is announced as too large is refused before it is sent.

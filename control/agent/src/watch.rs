@@ -101,7 +101,11 @@ impl Watch {
         let directory = self.directory.display().to_string();
         let work = move |applier: &mut crate::applier::Applier, plane: &dyn crate::DataPlane| {
             let refusal = match read {
-                Err(error) => Refusal::Impossible(format!("{error}; the running program stays")),
+                Err(error) => {
+                    let refusal = Refusal::Impossible(format!("{error}; the running program stays"));
+                    applier.refuse_unread(format!("watching {directory}: {refusal}"), &refusal, By::Watch);
+                    return true;
+                }
                 Ok(sources) => match applier.apply_sources(plane, sources, WATCHED) {
                     Ok(_) => return true,
                     Err(Refusal::Waiting { .. }) => return false,

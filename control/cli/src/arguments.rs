@@ -233,6 +233,8 @@ pub(crate) enum What {
     Neighbours,
     /// Workers, their load and their flow tables
     Workers,
+    /// All metrics, as Prometheus scrapes them
+    Metrics,
 }
 
 fn limit(text: &str) -> Result<usize, String> {

@@ -50,6 +50,7 @@ fn shown(client: &Client, what: What, output: Output) -> Result<Outcome, ClientE
         }
         What::Neighbours => Outcome::answer(output, &client.neighbours()?, |n| neighbours(n)),
         What::Workers => Outcome::answer(output, &client.report()?.workers, |w| workers(w)),
+        What::Metrics => Outcome::answer(output, &client.metrics()?, String::clone),
     })
 }
 

@@ -18,8 +18,8 @@ pub use flow::{Allowed, Answers, Flow, Ingress, Refused, Way};
 pub use hops::Hop;
 pub use ids::{Generation, PortId, RuleId, RuleListId, TenantId, Vni, VtepId};
 pub use report::{
-    DropCount, FlowRecord, LogCount, NakCounts, NeighbourReport, PortReport, QueuePairRecord, QueuePairSide,
-    Report, RoomCount, TenantReport, Traffic, WorkerReport,
+    DropCount, FlowRecord, LogCount, NakCounts, NeighbourReport, PoolReport, PortReport, QueuePairRecord,
+    QueuePairSide, Report, RoomCount, TenantReport, Traffic, WorkerReport,
 };
 pub use rule_sets::{PlacedSet, RuleSet, RuleSets};
 pub use rules::{

@@ -19,6 +19,18 @@ pub struct Report {
     pub tenants: Vec<TenantReport>,
     /// The uplink's next hops.
     pub neighbours: Vec<NeighbourReport>,
+    /// Packet buffers of all workers.
+    #[serde(default)]
+    pub pool: PoolReport,
+}
+
+/// The pool that packet buffers come from. Figures of one moment while packets come and go: near, not exact.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PoolReport {
+    /// All there are.
+    pub buffers: u64,
+    /// Those that nobody holds: neither a worker nor the rings of a port.
+    pub free: u64,
 }
 
 /// One worker.

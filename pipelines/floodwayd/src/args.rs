@@ -1,6 +1,6 @@
 //! The daemon's arguments.
 
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Parser, ValueEnum};
 
@@ -32,6 +32,11 @@ pub struct Args {
     /// Unix socket to answer on.
     #[arg(long, value_name = "PATH", default_value = agent::DEFAULT_SOCKET)]
     pub socket: PathBuf,
+
+    /// Address and port on which Prometheus may scrape metrics, such as 127.0.0.1:9600; nowhere but on the socket when not
+    /// given. Whoever reaches it reads them.
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub metrics: Option<SocketAddr>,
 
     /// Workers. As many as --lcores names, or one, when not given; with more workers than CPUs they take turns, and should
     /// sleep (--idle-sleep-us).

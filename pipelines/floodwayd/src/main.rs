@@ -42,7 +42,8 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> anyhow::Result<()> {
     let start = read_policy(args)?;
-    let listening = agent::bind(&args.socket)?;
+    let mut listening = agent::bind(&args.socket)?;
+    answer_metrics(args, &mut listening)?;
     let shutdown = agent::Shutdown::new();
     signals::end_on(&shutdown)?;
     if ports::want_dpdk(&start.program)? {
@@ -51,6 +52,16 @@ fn run(args: &Args) -> anyhow::Result<()> {
         let mut opened = ports::host::open(args, &start.program)?;
         serve(args, start, listening, &shutdown, &mut opened)
     }
+}
+
+fn answer_metrics(args: &Args, listening: &mut agent::Listening) -> anyhow::Result<()> {
+    let Some(address) = args.metrics else { return Ok(()) };
+    let address = listening.answer_metrics(address)?;
+    tracing::info!(%address, "metrics");
+    if !address.ip().is_loopback() {
+        tracing::warn!(%address, "whoever reaches this address reads the metrics, tenants' names among them");
+    }
+    Ok(())
 }
 
 #[cfg(feature = "dpdk")]
@@ -86,6 +97,7 @@ fn serve<W: ports::World>(
 ) -> anyhow::Result<()> {
     let Start { program, lifecycle } = start;
     let (plane, parts, records) = Plane::new(args, Arc::new(program), world.facts())?;
+    let plane = plane.with_pool(world.pool());
     let plane = Arc::new(plane);
     let log = log::Writer::start(plane.clone(), records)?;
     let workers = worker::start(args, world, parts, shutdown)?;

@@ -7,8 +7,9 @@ use agent::{DataPlane, PublishError, Published};
 use edge::{Edge, Facts, FragmentBounds, Limits, Log, LogRecord, Record, Tables, mac_of_word};
 use engine::{Account, Dump, DumpRequest, Dumped, Gauge, Ledger, LedgerReader, Subject, WorkerId};
 use program::{
-    DropCount, DropReason, FlowRecord, Generation, LogCount, NeighbourReport, PortId, PortReport, Program,
-    QueuePairRecord, Report, RoomCount, Tenant, TenantId, TenantReport, Traffic, WorkerReport, limit,
+    DropCount, DropReason, FlowRecord, Generation, LogCount, NeighbourReport, PoolReport, PortId, PortReport,
+    Program, QueuePairRecord, Report, RoomCount, Tenant, TenantId, TenantReport, Traffic, WorkerReport,
+    limit,
 };
 use quiescent::{Publisher, Reader, SharedWords, ring::Consumer};
 
@@ -33,9 +34,13 @@ pub struct Plane {
     ledgers: Vec<LedgerReader>,
     dumps: Mutex<Vec<DumpRequest<Record>>>,
     next_hops: Arc<SharedWords>,
+    pool: PoolLevel,
     /// What records of flows may still speak of.
     pub programs: Programs,
 }
+
+/// Tells how full the pool of packet buffers is, from any thread.
+pub type PoolLevel = Box<dyn Fn() -> PoolReport + Send + Sync>;
 
 /// What goes to a worker's thread.
 pub struct WorkerParts {
@@ -67,6 +72,7 @@ impl Plane {
             ledgers: Vec::new(),
             dumps: Mutex::default(),
             next_hops: Arc::new(SharedWords::new(limit::VTEPS)),
+            pool: Box::new(PoolReport::default),
             programs,
         };
         let workers = args.workers();
@@ -79,6 +85,11 @@ impl Plane {
         let parts: Vec<_> = parts.collect::<anyhow::Result<_>>()?;
         let (parts, records) = parts.into_iter().unzip();
         Ok((plane, parts, records))
+    }
+
+    /// One whose report says how full the pool is.
+    pub fn with_pool(self, pool: PoolLevel) -> Self {
+        Self { pool, ..self }
     }
 
     /// The generation that every worker runs; `None` while one does not run the one published last.
@@ -289,6 +300,7 @@ impl DataPlane for Plane {
             ports: (0..program.devices.len()).map(|index| self.port(&program, index)).collect(),
             tenants: program.tenants.iter().flatten().map(|tenant| self.tenant(&program, tenant)).collect(),
             neighbours: self.neighbours(&program),
+            pool: (self.pool)(),
         }
     }
 

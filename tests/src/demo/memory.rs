@@ -353,7 +353,7 @@ impl World for Memory {
                 .flatten()
                 .map(|tenant| self.tenant_report(&program, tenant))
                 .collect(),
-            neighbours: Vec::new(),
+            ..Report::default()
         })
     }
 

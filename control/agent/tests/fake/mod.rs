@@ -18,8 +18,8 @@ use agent::{
     client::Client,
 };
 use program::{
-    DropCount, FlowRecord, LogCount, NakCounts, NeighbourReport, PortReport, Program, QueuePairRecord,
-    QueuePairSide, Report, RoomCount, TenantReport, Traffic, WorkerReport,
+    DropCount, FlowRecord, LogCount, NakCounts, NeighbourReport, PoolReport, PortReport, Program,
+    QueuePairRecord, QueuePairSide, Report, RoomCount, TenantReport, Traffic, WorkerReport,
 };
 
 pub const FABRIC: &str = "apiVersion: floodway.dev/v1alpha1
@@ -121,6 +121,12 @@ impl Fake {
         let fake = Self::default();
         fake.programs.lock().unwrap().push(Arc::new(program));
         fake
+    }
+
+    /// The tenant of that name in the program that runs.
+    pub fn running_tenant(&self, name: &str) -> program::Tenant {
+        let running = DataPlane::running(self);
+        running.tenants.iter().flatten().find(|tenant| tenant.name == name).unwrap().clone()
     }
 
     /// Returns once this generation was published, and gives its digest.
@@ -249,6 +255,7 @@ impl DataPlane for Fake {
                 room: RoomCount { flows: 9, evicted: 5, displaced: 4, refused: 6, queue_pairs: 8 },
             }],
             neighbours: vec![NeighbourReport { address: "192.0.2.2".parse().unwrap(), mac: String::new() }],
+            pool: PoolReport { buffers: 16_384, free: 15_000 },
         }
     }
 

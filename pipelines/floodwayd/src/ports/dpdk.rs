@@ -7,12 +7,13 @@ use backends::dpdk::{DpdkAllocator, DpdkBackend, DpdkPort, DpdkPortConfig};
 use dpdk::{Eal, LcoreGuard, Mempool, PoolConfig};
 use edge::Facts;
 use engine::{Layout, WorkerId, WorkerPorts};
-use program::{Device, Program};
+use program::{Device, PoolReport, Program};
 use wire::Mac;
 
 use super::{DPDK, World};
 use crate::args::{Args, Memory};
 use crate::clock::TscClock;
+use crate::plane::PoolLevel;
 
 /// Bytes of a frame beside its IP packet: Ethernet header, VLAN tag and FCS.
 const FRAME_OVERHEAD: u16 = 22;
@@ -132,6 +133,17 @@ impl World for DpdkPorts {
         };
         let queues = self.ports.iter_mut().enumerate().map(take).collect();
         WorkerPorts { queues, allocator: DpdkAllocator::new(self.pool.clone()) }
+    }
+
+    fn pool(&self) -> PoolLevel {
+        let pool = self.pool.clone();
+        Box::new(move || {
+            let level = pool.level();
+            PoolReport {
+                buffers: u64::from(level.available) + u64::from(level.in_use),
+                free: level.available.into(),
+            }
+        })
     }
 
     fn clock(&self) -> TscClock {

@@ -7,11 +7,12 @@ use backends::memory::{Pool, Wire};
 use edge::Facts;
 use engine::{Layout, WorkerId, WorkerPorts};
 use packet::PortIo;
-use program::Program;
+use program::{PoolReport, Program};
 
 use super::World;
 use crate::args::Args;
 use crate::clock::MonotonicClock;
+use crate::plane::PoolLevel;
 
 /// Open ports.
 pub struct HostPorts {
@@ -56,6 +57,14 @@ impl World for HostPorts {
         let take = |(port, io): (usize, &mut Option<_>)| layout.queue(port, worker).and_then(|_| io.take());
         let queues = self.queues.iter_mut().enumerate().map(take).collect();
         WorkerPorts { queues, allocator: self.pool.clone() }
+    }
+
+    fn pool(&self) -> PoolLevel {
+        let pool = self.pool.clone();
+        Box::new(move || {
+            let level = pool.level();
+            PoolReport { buffers: level.capacity as u64, free: level.free as u64 }
+        })
     }
 
     fn clock(&self) -> MonotonicClock {

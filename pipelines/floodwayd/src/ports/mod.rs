@@ -11,6 +11,7 @@ use packet::Backend;
 use program::Program;
 
 use crate::clock::Clock;
+use crate::plane::PoolLevel;
 
 /// Scheme of the devices that DPDK drives.
 const DPDK: &str = "dpdk:";
@@ -32,6 +33,9 @@ pub trait World {
 
     /// A worker's queues; given out once.
     fn take_ports(&mut self, layout: &Layout, worker: WorkerId) -> WorkerPorts<Self::Backend>;
+
+    /// Tells how full the pool of packet buffers is.
+    fn pool(&self) -> PoolLevel;
 
     /// A clock that starts now.
     fn clock(&self) -> Self::Clock;
