@@ -8,6 +8,8 @@ use program::DropReason;
 pub const VARIABLE: u16 = 0xffff;
 /// A queue pair has 24 bits: no flow has this one.
 pub const NO_QUEUE_PAIR: u32 = u32::MAX;
+/// The drop reason of what is forwarded. A text without a byte is allowed, and not every collector reads it.
+const NO_REASON: &str = "-";
 /// Bytes of an Ethernet header, which frames are counted with.
 const ETHERNET_BYTES: u64 = 14;
 
@@ -105,7 +107,7 @@ pub const ELEMENTS: &[Element] = &[
     ours("roceDestinationQueuePair", 1, 4, |flow, out| {
         out.extend(flow.queue_pair.unwrap_or(NO_QUEUE_PAIR).to_be_bytes());
     }),
-    ours("dropReason", 2, VARIABLE, |flow, out| text(flow.dropped.map_or("", DropReason::name), out)),
+    ours("dropReason", 2, VARIABLE, |flow, out| text(flow.dropped.map_or(NO_REASON, DropReason::name), out)),
     ours("tenantName", 3, VARIABLE, |flow, out| text(flow.tenant, out)),
 ];
 

@@ -224,7 +224,7 @@ fn flow<'a>(entry: &Exported, program: &'a Program) -> Flow<'a> {
         vni: tenant.map_or(0, |tenant| tenant.vni.0),
         dropped: entry.dropped,
         queue_pair: entry.queue_pair,
-        tenant: tenant.map_or("", |tenant| &tenant.name),
+        tenant: tenant.map_or("?", |tenant| &tenant.name),
     }
 }
 
