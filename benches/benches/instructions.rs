@@ -1,8 +1,8 @@
-#![allow(missing_docs)] // gungraun makes public items of its benchmarks
 //! How many instructions the hot path takes: a gate, since they do not depend on what else a machine does.
 //!
 //! Each measurement is of 1,024 packets. The limits are what was counted when they were last set, and a twentieth more: whoever goes
 //! beyond one says why and sets it anew. Needs valgrind and gungraun's runner (`.ci/test` has both).
+#![allow(missing_docs)] // gungraun makes public items of its benchmarks
 
 use std::hint::black_box;
 use std::sync::Arc;

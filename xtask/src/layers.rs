@@ -23,7 +23,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("policy", &["program", "wire"]),
     ("compile", &["policy", "program", "wire"]),
     ("agent", &["compile", "policy", "program", "wire"]),
-    ("cli", &["agent", "compile", "policy", "program", "wire"]),
+    ("doctor", &["agent", "program"]),
+    ("cli", &["agent", "compile", "doctor", "policy", "program", "wire"]),
     (
         "floodwayd",
         &[

@@ -32,7 +32,9 @@ Exit codes:
   5  the output cannot be written
   6  plan: something would change
   7  verify: a statement, or the isolation of tenants, is not proven
-  8  import: something has no equivalent, and was left out or denied more";
+  8  import: something has no equivalent, and was left out or denied more
+  9  doctor: something could be better
+  10 doctor: something is wrong";
 
 /// Form of the output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -116,6 +118,12 @@ pub(crate) enum Command {
         /// Holds files of more statements
         #[arg(long, value_name = "DIRECTORY")]
         statements: Option<PathBuf>,
+    },
+    /// Say what is wrong with this machine and its floodwayd, and the command that puts it right
+    Doctor {
+        /// What is to run here.
+        #[command(flatten)]
+        setup: crate::doctor::DoctorArguments,
     },
     /// Show what floodwayd does
     Show {

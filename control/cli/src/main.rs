@@ -7,6 +7,7 @@ mod apply;
 mod arguments;
 mod capture;
 mod check;
+mod doctor;
 mod explain;
 mod import;
 mod lifecycle;
@@ -52,6 +53,7 @@ fn run(arguments: Arguments) -> Outcome {
         }
         Command::Schema => Outcome::good(SCHEMA),
         Command::Verify { directory, statements } => verify::run(&directory, statements.as_deref(), output),
+        Command::Doctor { setup } => doctor::run(&client, setup, output),
         Command::Show { what } => show::run(&client, what, output),
         Command::Completion { shell } => completion(shell),
         Command::Man => man(),

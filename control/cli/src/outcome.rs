@@ -26,6 +26,10 @@ enum Code {
     Unproven = 7,
     /// Something of an import has no equivalent.
     Partial = 8,
+    /// The doctor has found something that could be better.
+    Unwell = 9,
+    /// The doctor has found something wrong.
+    Ill = 10,
 }
 
 /// What a command has to say.
@@ -77,6 +81,16 @@ impl Outcome {
     /// What was imported is less than what there was.
     pub(crate) fn partial(self) -> Self {
         Self { code: Code::Partial, ..self }
+    }
+
+    /// The answer is that something could be better.
+    pub(crate) fn unwell(self) -> Self {
+        Self { code: Code::Unwell, ..self }
+    }
+
+    /// The answer is that something is wrong.
+    pub(crate) fn ill(self) -> Self {
+        Self { code: Code::Ill, ..self }
     }
 
     /// Foreign files are refused for what is in them.

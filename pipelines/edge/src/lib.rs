@@ -49,7 +49,7 @@ pub use action::{Action, Target};
 pub use decide::{Allowed, decide};
 pub use log::{LINES_AT_ONCE, LINES_PER_SECOND, Log, LogRecord};
 pub use next_hops::mac_of_word;
-pub use record::{FlowEntry, QueuePairEntry, Record};
+pub use record::{Exported, FlowEntry, FlowIdentity, QueuePairEntry, Record};
 pub use rules::Rules;
 pub use tables::{BuildError, Facts, Tables};
 

@@ -1,11 +1,14 @@
 //! Flow entries and queue pairs as they are listed: raw in the worker, named by whoever asked.
 
+use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use program::{DropReason, FlowRecord, Ingress, Place, Program, QueuePairRecord, QueuePairSide, TenantId};
+use program::{
+    DropReason, FlowRecord, Ingress, Place, Program, QueuePairRecord, QueuePairSide, Service, TenantId,
+};
 use tables::connection::{Stage, sctp, tcp};
 use tables::flow::{FlowKey, Slot};
-use tables::qp::{Service, Side, State, View};
+use tables::qp::{self, Side, State, View};
 use wire::Mac;
 
 use crate::action::{Action, Target};
@@ -28,10 +31,55 @@ impl Record {
         if let Self::Flow(entry) = self { Some(entry.name(tables)) } else { None }
     }
 
+    /// A flow's, as it is exported.
+    pub fn exported(&self) -> Option<Exported> {
+        if let Self::Flow(entry) = self { Some(entry.exported()) } else { None }
+    }
+
     /// A pair's, in the names of the program that `tables` were built from.
     pub fn queue_pair(&self, tables: &Tables) -> Option<QueuePairRecord> {
         if let Self::QueuePair(entry) = self { Some(entry.name(tables)) } else { None }
     }
+}
+
+/// What makes a flow entry that flow and no other, for whoever compares two lists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowIdentity(FlowKey);
+
+impl Hash for FlowIdentity {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let FlowKey { src, dst, l4, tenant, ingress, protocol, kind, .. } = self.0;
+        (src, dst, l4, tenant, ingress, protocol, kind).hash(state);
+    }
+}
+
+/// A flow entry in the terms of a flow record.
+#[derive(Clone, Copy, Debug)]
+pub struct Exported {
+    /// Which flow.
+    pub identity: FlowIdentity,
+    /// Whose.
+    pub tenant: TenantId,
+    /// Where it comes in.
+    pub ingress: Ingress,
+    /// Source address.
+    pub src: IpAddr,
+    /// Destination address.
+    pub dst: IpAddr,
+    /// IP protocol.
+    pub protocol: u8,
+    /// Source and destination port of TCP, UDP and SCTP; zeros for others, RoCEv2 among them.
+    pub ports: (u16, u16),
+    /// ICMP type and code; zeros for others.
+    pub icmp: (u8, u8),
+    /// Destination queue pair of RoCEv2.
+    pub queue_pair: Option<u32>,
+    /// Why its packets are dropped, if they are.
+    pub dropped: Option<DropReason>,
+    /// Packets so far.
+    pub packets: u64,
+    /// Bytes so far, of inner Ethernet frames without FCS.
+    pub bytes: u64,
 }
 
 /// One flow entry, copied out.
@@ -60,6 +108,33 @@ impl FlowEntry {
             packets: self.packets,
             bytes: self.bytes,
             ..describe(&tables.program, &self.key, Some(self.action.dst_mac))
+        }
+    }
+
+    fn exported(&self) -> Exported {
+        let key = &self.key;
+        let (ports, icmp, queue_pair) = match key::service(key) {
+            Service::Tcp(port) | Service::Udp(port) | Service::Sctp(port) => {
+                ((key::src_port(key), port), (0, 0), None)
+            }
+            Service::Icmp(kind, code) | Service::Icmpv6(kind, code) => ((0, 0), (kind, code), None),
+            Service::Roce(qp) => ((0, 0), (0, 0), Some(qp)),
+            Service::Opaque(_) => ((0, 0), (0, 0), None),
+        };
+        let dropped = if let Target::Drop(reason) = self.action.target() { Some(reason) } else { None };
+        Exported {
+            identity: FlowIdentity(*key),
+            tenant: TenantId(key.tenant),
+            ingress: key::ingress(key),
+            src: key::src(key),
+            dst: key::dst(key),
+            protocol: key.protocol,
+            ports,
+            icmp,
+            queue_pair,
+            dropped,
+            packets: self.packets,
+            bytes: self.bytes,
         }
     }
 
@@ -146,11 +221,11 @@ impl Edge {
     fn stage(&self, slot: Slot, key: &FlowKey, action: Action) -> Option<Stage> {
         match key::service(key) {
             _ if matches!(action.target(), Target::Drop(_)) => None,
-            program::Service::Tcp(_) => {
+            Service::Tcp(_) => {
                 let (own, other) = self.tcp_sides(slot);
                 Some(tcp::stage(&own, &other))
             }
-            program::Service::Sctp(_) => {
+            Service::Sctp(_) => {
                 let (own, other) = self.sctp_sides(slot);
                 Some(sctp::stage(&own, &other))
             }
@@ -182,7 +257,7 @@ pub struct QueuePairEntry {
     tenant: TenantId,
     addresses: [IpAddr; 2],
     state: State,
-    service: Service,
+    service: qp::Service,
     sides: [Side; 2],
 }
 
@@ -231,10 +306,10 @@ impl QueuePairEntry {
         QueuePairRecord {
             tenant: tenant.map_or("?", |tenant| &tenant.name).to_owned(),
             service: match self.service {
-                Service::Rc => "rc",
-                Service::Uc => "uc",
-                Service::Xrc => "xrc",
-                Service::Ud => "ud",
+                qp::Service::Rc => "rc",
+                qp::Service::Uc => "uc",
+                qp::Service::Xrc => "xrc",
+                qp::Service::Ud => "ud",
             }
             .to_owned(),
             state: self.state.name().to_owned(),

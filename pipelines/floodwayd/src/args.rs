@@ -78,6 +78,10 @@ pub struct Args {
     #[arg(long = "eal-arg", value_name = "ARG", allow_hyphen_values = true)]
     pub eal_args: Vec<String>,
 
+    /// Where flows are exported to.
+    #[command(flatten)]
+    pub ipfix: crate::ipfix::IpfixArgs,
+
     /// What to log, in tracing's filter language.
     #[arg(long, value_name = "FILTER", default_value = "info", env = "FLOODWAY_LOG")]
     pub log: String,

@@ -5,7 +5,9 @@
 
 mod args;
 mod clock;
+mod ipfix;
 mod log;
+mod notify;
 mod plane;
 mod ports;
 mod signals;
@@ -100,10 +102,14 @@ fn serve<W: ports::World>(
     let plane = plane.with_pool(world.pool());
     let plane = Arc::new(plane);
     let log = log::Writer::start(plane.clone(), records)?;
+    let exporter = ipfix::Exporter::start(&args.ipfix, plane.clone())?;
     let workers = worker::start(args, world, parts, shutdown)?;
+    let notifier = notify::Notifier::start(plane.clone(), args.socket.clone(), shutdown.clone())?;
     tracing::info!(socket = %args.socket.display(), "ready");
     listening.serve_with(plane.clone(), lifecycle, shutdown);
     tracing::info!("ending: the workers send what they hold and stop");
+    notifier.stop();
+    exporter.stop();
     let ended = workers.stop();
     log.stop();
     log_totals(&plane);

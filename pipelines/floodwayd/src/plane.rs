@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use agent::{DataPlane, PublishError, Published};
-use edge::{Edge, Facts, FragmentBounds, Limits, Log, LogRecord, Record, Tables, mac_of_word};
+use edge::{Edge, Exported, Facts, FragmentBounds, Limits, Log, LogRecord, Record, Tables, mac_of_word};
 use engine::{Account, Dump, DumpRequest, Dumped, Gauge, Ledger, LedgerReader, Subject, WorkerId};
 use program::{
     DropCount, DropReason, FlowRecord, Generation, LogCount, NeighbourReport, PoolReport, PortId, PortReport,
@@ -116,6 +116,11 @@ impl Plane {
         Ok((WorkerParts { edge, reader, ledger, dump }, records))
     }
 
+    /// Polls of each worker so far.
+    pub fn polls(&self) -> Vec<u64> {
+        self.ledgers.iter().map(|ledger| ledger.gauge(Gauge::Polls)).collect()
+    }
+
     /// Packets that are neither sent nor dropped; zero once the workers have stopped.
     pub fn held(&self) -> i64 {
         // What one has handed over is in a ring until another has taken it over.
@@ -140,10 +145,17 @@ impl Plane {
         self.publisher.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Every record of every worker.
-    fn dump(&self, subject: Subject, sink: &mut dyn FnMut(Record)) {
+    /// Every flow entry, for export; false when a worker did not tell all of its own in time.
+    pub fn exported(&self) -> (Vec<Exported>, bool) {
+        let mut entries = Vec::new();
+        let is_whole = self.dump(Subject::Flows, &mut |record| entries.extend(record.exported()));
+        (entries, is_whole)
+    }
+
+    /// Every record of every worker; false when a worker did not tell all in time.
+    fn dump(&self, subject: Subject, sink: &mut dyn FnMut(Record)) -> bool {
         let mut dumps = self.dumps.lock().unwrap_or_else(PoisonError::into_inner);
-        dumps.iter_mut().for_each(|dump| collect(dump, subject, sink));
+        dumps.iter_mut().fold(true, |is_whole, dump| collect(dump, subject, sink) && is_whole)
     }
 
     fn traffic(&self, account: Account) -> Traffic {
@@ -335,8 +347,8 @@ impl DataPlane for Plane {
     }
 }
 
-/// Reads one worker's answer to its end, so that the next request starts afresh.
-fn collect(dump: &mut DumpRequest<Record>, subject: Subject, sink: &mut dyn FnMut(Record)) {
+/// Reads one worker's answer to its end, so that the next request starts afresh; false when the end did not come in time.
+fn collect(dump: &mut DumpRequest<Record>, subject: Subject, sink: &mut dyn FnMut(Record)) -> bool {
     dump.ask(subject);
     let mut last = Instant::now();
     loop {
@@ -345,8 +357,8 @@ fn collect(dump: &mut DumpRequest<Record>, subject: Subject, sink: &mut dyn FnMu
                 last = Instant::now();
                 sink(record);
             }
-            Some(Dumped::End) => return,
-            None if last.elapsed() > DUMP_TIMEOUT => return,
+            Some(Dumped::End) => return true,
+            None if last.elapsed() > DUMP_TIMEOUT => return false,
             None => std::thread::sleep(LOOK_AGAIN),
         }
     }
