@@ -9,6 +9,7 @@ mod log;
 mod plane;
 mod ports;
 mod signals;
+mod trace;
 mod worker;
 
 use std::process::ExitCode;

@@ -3,17 +3,19 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use agent::{DataPlane, PublishError, Published};
-use edge::{Edge, Facts, FragmentBounds, Limits, Log, LogRecord, Record, Tables, mac_of_word};
+use agent::{DataPlane, PublishError, Published, TraceError};
+use edge::{Edge, Facts, FragmentBounds, Limits, Log, LogRecord, Record, Tables, Tap, mac_of_word};
 use engine::{Account, Dump, DumpRequest, Dumped, Gauge, Ledger, LedgerReader, Subject, WorkerId};
 use program::{
     DropCount, DropReason, FlowRecord, Generation, LogCount, NeighbourReport, PortId, PortReport, Program,
-    QueuePairRecord, Report, RoomCount, Tenant, TenantId, TenantReport, Traffic, WorkerReport, limit,
+    QueuePairRecord, Report, RoomCount, Tenant, TenantId, TenantReport, TraceReport, TraceRequest,
+    TraceStarted, Traffic, WorkerReport, limit,
 };
 use quiescent::{Publisher, Reader, SharedWords, ring::Consumer};
 
 use crate::args::Args;
 use crate::log::{self, Programs};
+use crate::trace::{self, Traces};
 
 /// How long the workers may take to run a new program before they count as stuck.
 const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -35,6 +37,8 @@ pub struct Plane {
     next_hops: Arc<SharedWords>,
     /// What records of flows may still speak of.
     pub programs: Programs,
+    /// What somebody traces.
+    pub traces: Traces,
 }
 
 /// What goes to a worker's thread.
@@ -68,6 +72,7 @@ impl Plane {
             dumps: Mutex::default(),
             next_hops: Arc::new(SharedWords::new(limit::VTEPS)),
             programs,
+            traces: Traces::default(),
         };
         let workers = args.workers();
         let limits = Limits {
@@ -97,7 +102,9 @@ impl Plane {
         let (dump, request) = Dump::new(DUMP_DEPTH);
         let (log, records) = Log::new(log::DEPTH);
         let edge = Edge::new(limits, crate::draw_seed()?, self.next_hops.clone());
-        let edge = edge.among(number, workers).with_log(log);
+        let (tap, tap_handle) = Tap::new(trace::DEPTH);
+        self.traces.add(tap_handle);
+        let edge = edge.among(number, workers).with_log(log).with_tap(tap);
         self.ledgers.push(ledger_reader);
         self.dumps.get_mut().unwrap_or_else(PoisonError::into_inner).push(request);
         // Readers are numbered as they are made: as the workers are.
@@ -123,6 +130,11 @@ impl Plane {
             }
         });
         records
+    }
+
+    /// Packets that no trace looked at, since a ring was full.
+    fn untraced(&self) -> u64 {
+        self.ledgers.iter().map(|ledger| ledger.gauge(Gauge::Untraced)).sum()
     }
 
     fn publisher(&self) -> MutexGuard<'_, Publisher<Tables>> {
@@ -302,6 +314,18 @@ impl DataPlane for Plane {
         let records = self.records(Subject::QueuePairs, limit);
         let publisher = self.publisher();
         records.iter().filter_map(|record| record.queue_pair(publisher.current())).collect()
+    }
+
+    fn begin_trace(&self, request: &TraceRequest) -> Result<TraceStarted, TraceError> {
+        self.traces.begin(request, &self.running(), self.untraced())
+    }
+
+    fn traced(&self, trace: u64) -> Option<TraceReport> {
+        self.traces.read(trace, &self.programs, || self.untraced())
+    }
+
+    fn end_trace(&self, trace: u64) -> bool {
+        self.traces.end(trace)
     }
 
     fn flows_wanted(&self, wanted: &dyn Fn(&FlowRecord) -> bool, limit: usize) -> Vec<FlowRecord> {
