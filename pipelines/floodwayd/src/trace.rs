@@ -158,7 +158,9 @@ impl State {
 
     /// A worker that takes no orders ends by itself, after its time.
     fn disarm(&mut self) {
-        self.taps.iter_mut().for_each(|tap| drop(tap.order(Order::Disarm)));
+        for tap in &mut self.taps {
+            tap.order(Order::Disarm);
+        }
     }
 }
 
