@@ -239,7 +239,7 @@ impl Rig {
 
     /// What was traced since the last look.
     pub fn trace_records(&mut self) -> Vec<TraceRecord> {
-        self.taps.iter_mut().flat_map(|tap| std::iter::from_fn(|| tap.next())).collect()
+        self.taps.iter_mut().flat_map(|tap| std::iter::from_fn(|| tap.take())).collect()
     }
 
     /// As [`Rig::trace_records`], in the names of the running program.

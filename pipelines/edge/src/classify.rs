@@ -14,6 +14,7 @@ use crate::{Edge, Tables};
 
 impl Edge {
     /// Fills the lanes of a burst from `port`.
+    #[inline(always)]
     pub(crate) fn classify<B: Buf>(
         &mut self,
         tables: &Tables,

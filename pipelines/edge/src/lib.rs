@@ -160,22 +160,11 @@ impl Edge {
         of_all.div_ceil(u32::from(self.workers))
     }
 
-    /// All passes of a burst.
+    /// Counts what was gathered over the burst in hand.
     #[inline]
-    fn pass<B: Backend>(
-        &mut self,
-        tables: &Tables,
-        port: PortId,
-        burst: &mut Burst<B::Buf>,
-        io: &mut Io<B>,
-        now: Nanos,
-    ) {
-        let mut bufs = core::mem::take(burst);
-        self.classify(tables, port, &mut bufs, &mut io.ledger);
-        self.look_up(bufs.len());
-        for (lane, buf) in bufs.into_iter().enumerate() {
-            self.judge(tables, lane, buf, io, now);
-        }
+    fn count_burst(&mut self, ledger: &mut engine::Ledger) {
+        ledger.count(Gauge::Hits, core::mem::take(&mut self.hits));
+        ledger.count(Gauge::OutOfWindow, core::mem::take(&mut self.out_of_window));
     }
 
     /// Tells what the next tenants have of the tables.
@@ -232,12 +221,16 @@ impl<B: Backend> Pipeline<B> for Edge {
         now: Nanos,
     ) {
         self.next_hops.catch_up(tables);
-        match &self.tap {
-            Some(tap) if tap.is_armed() => self.process_traced(tables, port, burst, io, now),
-            _ => self.pass(tables, port, burst, io, now),
+        if self.tap.as_ref().is_some_and(Tap::is_armed) {
+            return self.process_traced(tables, port, burst, io, now);
         }
-        io.ledger.count(Gauge::Hits, core::mem::take(&mut self.hits));
-        io.ledger.count(Gauge::OutOfWindow, core::mem::take(&mut self.out_of_window));
+        let mut bufs = core::mem::take(burst);
+        self.classify(tables, port, &mut bufs, &mut io.ledger);
+        self.look_up(bufs.len());
+        for (lane, buf) in bufs.into_iter().enumerate() {
+            self.judge(tables, lane, buf, io, now);
+        }
+        self.count_burst(&mut io.ledger);
     }
 
     #[inline]

@@ -17,7 +17,7 @@
 mod filter;
 mod record;
 
-use engine::{Gauge, Head, Io, Journal};
+use engine::{Gauge, Head, Io, Journal, Ledger};
 use packet::{Backend, Buf, Burst, Nanos};
 use program::{PortId, TenantId};
 use quiescent::ring::{Consumer, Producer, RingBuffer};
@@ -104,9 +104,24 @@ impl Tap {
             };
         }
         let is_over = |armed: &mut Armed| now < armed.since || now.since(armed.since) >= armed.trace.lasts;
-        if self.armed.as_mut().is_some_and(|armed| is_over(armed)) || self.records.is_abandoned() {
+        if self.armed.as_mut().is_some_and(is_over) || self.records.is_abandoned() {
             self.armed = None;
         }
+    }
+
+    /// Bytes that are kept of a frame.
+    fn snap(&self) -> usize {
+        self.armed.as_ref().map_or(0, |armed| armed.trace.snap.into())
+    }
+
+    /// The journal for a packet that may be traced. It is counted instead when there is no room for its record.
+    fn watches(&mut self, seen: &Seen, ledger: &mut Ledger) -> Option<Box<Journal>> {
+        let armed = self.armed.as_ref()?;
+        if self.records.slots() == 0 {
+            ledger.count(Gauge::Untraced, 1);
+            return None;
+        }
+        if armed.trace.filter.wants(seen) { self.journal.take() } else { None }
     }
 
     fn put(&mut self, record: TraceRecord) {
@@ -128,7 +143,7 @@ impl TapHandle {
     }
 
     /// The next record, of whatever trace.
-    pub fn next(&mut self) -> Option<TraceRecord> {
+    pub fn take(&mut self) -> Option<TraceRecord> {
         self.records.pop().ok()
     }
 }
@@ -157,58 +172,46 @@ impl Edge {
         let Some(mut tap) = self.tap.take() else { return };
         for buf in core::mem::take(burst) {
             burst.push(buf);
-            match tap.armed.as_ref().map(|armed| armed.trace) {
-                Some(_) if tap.records.slots() == 0 => {
-                    io.ledger.count(Gauge::Untraced, 1);
-                    self.pass(tables, port, burst, io, now);
-                }
-                Some(trace) => self.trace(tables, (port, &trace), burst, &mut tap, io, now),
-                None => self.pass(tables, port, burst, io, now),
-            }
+            self.trace(tables, port, burst, &mut tap, io, now);
         }
         self.tap = Some(tap);
+        self.count_burst(&mut io.ledger);
     }
 
     /// Judges the only packet of a burst, and puts down what became of it if the trace asks for it.
+    #[inline(never)]
     fn trace<B: Backend>(
         &mut self,
         tables: &Tables,
-        (port, trace): (PortId, &Trace),
+        port: PortId,
         burst: &mut Burst<B::Buf>,
         tap: &mut Tap,
         io: &mut Io<B>,
         now: Nanos,
     ) {
         let Some(buf) = burst.first() else { return };
-        let received = Head::of(buf.bytes(), trace.snap.into());
+        let received = Head::of(buf.bytes(), tap.snap());
         // What the first pass does not fill in is of an earlier packet.
         (self.lanes.parsed[0], self.lanes.key[0]) = (Parsed::EMPTY, FlowKey::default());
         self.classify(tables, port, burst, &mut io.ledger);
         self.look_up(1);
         let Some(buf) = burst.pop() else { return };
         let seen = self.see(tables, received, buf.bytes());
-        if !trace.filter.wants(&seen) {
-            return self.judge(tables, 0, buf, io, now);
-        }
-        let (flow, hits) = (self.lanes.key[0], self.hits);
-        if let Some(journal) = tap.journal.take() {
+        let hits = self.hits;
+        if let Some(journal) = tap.watches(&seen, &mut io.ledger) {
             io.watch(journal);
         }
         self.judge(tables, 0, buf, io, now);
         let Some(journal) = io.watched() else { return };
-        if trace.filter.wants_outcome(&journal)
-            && let Some(armed) = &tap.armed
-        {
-            let after = now.since(armed.since);
+        if let Some(armed) = tap.armed.as_ref().filter(|armed| armed.trace.filter.wants_outcome(&journal)) {
             // A later fragment has been given the key of its first.
-            let flow = if self.lanes.key[0] == flow { flow } else { self.lanes.key[0] };
+            let flow = self.lanes.key[0];
             let is_flow = matches!(seen.class, Class::Flow | Class::Fragment);
             let is_flow = is_flow && !decide::is_for_gateway(tables, &flow);
             let entry = if is_flow { self.entry(&flow) } else { None };
-            let decision = is_flow.then(|| Decision::of(tables, &flow, entry.as_ref()));
             tap.put(TraceRecord {
-                trace: trace.number,
-                after,
+                trace: armed.trace.number,
+                after: now.since(armed.since),
                 generation: tables.generation(),
                 port,
                 received: seen.received,
@@ -217,9 +220,9 @@ impl Edge {
                 is_later_fragment: seen.parsed.fragment == Fragment::Later,
                 class: seen.class,
                 hit: is_flow.then_some(self.hits > hits),
+                decision: is_flow.then(|| Decision::of(tables, &flow, entry.as_ref())),
                 entry,
-                decision,
-                snap: trace.snap,
+                snap: armed.trace.snap,
                 journal: (*journal).clone(),
             });
         }

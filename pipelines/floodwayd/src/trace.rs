@@ -80,7 +80,7 @@ impl Traces {
         let order = Order::Arm(Trace { number, filter, count: request.count, lasts, snap: request.snap });
         for tap in &mut state.taps {
             // What is left of the trace before takes room.
-            while tap.next().is_some() {}
+            while tap.take().is_some() {}
             if !tap.order(order) {
                 return Err(TraceError::Impossible { reason: "a worker takes no orders".into() });
             }
@@ -137,7 +137,7 @@ impl State {
         for (worker, tap) in taps.iter_mut().enumerate() {
             while current.left > 0
                 && packets.len() < PACKETS_AT_ONCE
-                && let Some(record) = tap.next()
+                && let Some(record) = tap.take()
             {
                 if record.trace == number
                     && let Some(packet) = name(&record, worker, current.begun_unix_ns, programs)
