@@ -4,14 +4,20 @@
 use std::sync::Arc;
 
 use backends::memory::{self, MemoryBackend, MemoryBuf, Pool, Wire};
-use edge::{Edge, Facts, Limits, Log, LogRecord, Record, Tables};
+use edge::{
+    Edge, Facts, Filter, FilterError, Limits, Log, LogRecord, Order, Record, Tables, Tap, TapHandle, Trace,
+    TraceRecord,
+};
 use engine::{
     Account, Closing, Dump, DumpRequest, Dumped, Gauge, Layout, Ledger, LedgerReader, Peers, Subject, Worker,
     WorkerId, WorkerPorts,
 };
 use packet::{Buf, Nanos, PortIo};
 use policy::Source;
-use program::{DropReason, FlowRecord, PortId, Program, QueuePairRecord, TenantId, Traffic, VtepId, limit};
+use program::{
+    DropReason, FlowRecord, PortId, Program, QueuePairRecord, TenantId, TraceRequest, TracedPacket, Traffic,
+    VtepId, limit,
+};
 use quiescent::{Publisher, SharedWords, ring::Consumer};
 use wire::Mac;
 
@@ -23,12 +29,15 @@ const DEPTH: usize = 1024;
 const BUFFERS: usize = 4096;
 /// Log lines that wait to be taken.
 pub const LOG_DEPTH: usize = 256;
+/// Traced packets that wait to be taken.
+pub const TRACE_DEPTH: usize = 64;
 
 /// Workers with their ports' other ends in the test's hands.
 pub struct Rig {
     workers: Vec<Worker<MemoryBackend, Edge>>,
     dump_requests: Vec<DumpRequest<Record>>,
     logged: Vec<Consumer<LogRecord>>,
+    taps: Vec<TapHandle>,
     publisher: Publisher<Tables>,
     facts: Vec<Facts>,
     program: Arc<Program>,
@@ -50,6 +59,7 @@ struct Hired {
     worker: Worker<MemoryBackend, Edge>,
     dump_request: DumpRequest<Record>,
     logged: Consumer<LogRecord>,
+    tap: TapHandle,
     ledger: LedgerReader,
 }
 
@@ -121,11 +131,12 @@ impl Rig {
             })
             .collect();
         let ledger = Books(hired.iter().map(|hired| hired.ledger.clone()).collect());
-        let mut logged = Vec::new();
+        let (mut logged, mut taps) = (Vec::new(), Vec::new());
         let (workers, dump_requests) = hired
             .into_iter()
             .map(|hired| {
                 logged.push(hired.logged);
+                taps.push(hired.tap);
                 (hired.worker, hired.dump_request)
             })
             .unzip();
@@ -135,6 +146,7 @@ impl Rig {
             workers,
             dump_requests,
             logged,
+            taps,
             publisher,
             facts,
             program,
@@ -206,6 +218,34 @@ impl Rig {
     pub fn logged(&mut self) -> Vec<FlowRecord> {
         let records = self.logged.iter_mut().flat_map(|ring| std::iter::from_fn(|| ring.pop().ok()));
         records.map(|record| record.line(&self.program)).collect()
+    }
+
+    /// Begins a trace in every worker, in place of the one before.
+    ///
+    /// # Errors
+    /// The request is none of the running program.
+    pub fn trace(&mut self, request: &TraceRequest) -> Result<(), FilterError> {
+        let filter = Filter::new(request, &self.program)?;
+        let lasts = Nanos::from_millis(request.timeout_ms.into());
+        let order = Order::Arm(Trace { number: 1, filter, count: request.count, lasts, snap: request.snap });
+        for tap in &mut self.taps {
+            assert!(tap.order(order), "the workers take orders");
+        }
+        // Orders are taken with a tick.
+        self.now = self.now + Nanos::from_millis(1);
+        self.poll();
+        Ok(())
+    }
+
+    /// What was traced since the last look.
+    pub fn trace_records(&mut self) -> Vec<TraceRecord> {
+        self.taps.iter_mut().flat_map(|tap| std::iter::from_fn(|| tap.take())).collect()
+    }
+
+    /// As [`Rig::trace_records`], in the names of the running program.
+    pub fn traced(&mut self) -> Vec<TracedPacket> {
+        let records = self.trace_records();
+        records.iter().map(|record| record.name(&self.program, 0, 0)).collect()
     }
 
     /// The outside end of a port.
@@ -371,8 +411,9 @@ fn hire(
     let (ledger, reader) = Ledger::new();
     let (dump, dump_request) = Dump::new(64);
     let (log, logged) = Log::new(LOG_DEPTH);
-    let worker = Worker::new(ports, edge.with_log(log), publisher.reader(), ledger, dump).join(peers);
-    Hired { worker, dump_request, logged, ledger: reader }
+    let (edge, (taps, tap)) = (edge.with_log(log), Tap::new(TRACE_DEPTH));
+    let worker = Worker::new(ports, edge.with_tap(taps), publisher.reader(), ledger, dump).join(peers);
+    Hired { worker, dump_request, logged, tap, ledger: reader }
 }
 
 /// The MAC of a rig's port by its place in the Fabric.

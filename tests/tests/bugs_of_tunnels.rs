@@ -175,7 +175,7 @@ fn b127_each_udp_port_of_the_box_is_its_own() {
         frame[36..38].copy_from_slice(&port.to_be_bytes());
         frame
     };
-    assert_eq!(rig.pass("uplink0", &to_port(4789), "red0"), [inner.clone()]);
+    assert_eq!(rig.pass("uplink0", &to_port(4789), "red0"), std::slice::from_ref(&inner));
     // None of them is another's; 5000 and 693 are 4789 and 1000 with bits changed.
     for port in [1000, 4788, 4790, 4791, 693, 5000, 0] {
         assert!(rig.pass("uplink0", &to_port(port), "red0").is_empty(), "{port}");

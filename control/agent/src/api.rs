@@ -374,3 +374,10 @@ pub struct WatchStatus {
     /// How often its files were read.
     pub reads: u64,
 }
+
+/// Answer to `DELETE /v1/trace/<number>`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TraceEnded {
+    /// The trace that has ended.
+    pub trace: u64,
+}

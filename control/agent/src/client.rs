@@ -10,14 +10,14 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::{Method, Request, StatusCode, body::Bytes, client::conn::http1, header};
 use hyper_util::rt::TokioIo;
 use policy::Diagnostics;
-use program::{NeighbourReport, PortReport, Report, TenantReport};
+use program::{NeighbourReport, PortReport, Report, TenantReport, TraceReport, TraceRequest, TraceStarted};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::net::UnixStream;
 
 use crate::{
     api::{
         Applied, ApplyRequest, BODY_BYTES_MAX, CheckRequest, Checked, ConfirmRequest, Confirmed, Drop, Flows,
-        HistoryList, ProgramSummary, QueuePairs, Refused, RollbackRequest, Rules, Status,
+        HistoryList, ProgramSummary, QueuePairs, Refused, RollbackRequest, Rules, Status, TraceEnded,
     },
     files::sentence,
 };
@@ -242,6 +242,30 @@ impl Client {
     /// See [`ClientError`].
     pub fn plan(&self, request: &CheckRequest) -> Result<Plan, ClientError> {
         self.post("/v1/plan", request)
+    }
+
+    /// `POST /v1/trace`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn begin_trace(&self, request: &TraceRequest) -> Result<TraceStarted, ClientError> {
+        self.post("/v1/trace", request)
+    }
+
+    /// `GET /v1/trace/<number>`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn traced(&self, trace: u64) -> Result<TraceReport, ClientError> {
+        self.get(&format!("/v1/trace/{trace}"))
+    }
+
+    /// `DELETE /v1/trace/<number>`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn end_trace(&self, trace: u64) -> Result<TraceEnded, ClientError> {
+        self.call(Method::DELETE, &format!("/v1/trace/{trace}"), Bytes::new())
     }
 
     fn get<T: DeserializeOwned>(&self, route: &str) -> Result<T, ClientError> {

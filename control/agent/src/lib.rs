@@ -30,7 +30,7 @@ mod watch_ears;
 
 pub use apply::{counts, digest};
 pub use history_files::StateError;
-pub use plane::{DataPlane, PublishError, Published};
+pub use plane::{DataPlane, PublishError, Published, TraceError};
 pub use recompile::{Recompiler, compile_sources};
 pub use serve::{Listening, ServeError, bind, serve};
 pub use shutdown::Shutdown;

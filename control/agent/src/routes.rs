@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use axum::{
     Json, Router,
     body::{Body, Bytes, HttpBody},
-    extract::{RawQuery, State},
+    extract::{Path, RawQuery, State},
     http::{HeaderMap, StatusCode, header},
     middleware,
     response::{IntoResponse, Response},
@@ -13,13 +13,14 @@ use axum::{
 };
 use compile::explain::QuestionError;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use program::TraceRequest;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    DataPlane,
+    DataPlane, TraceError,
     api::{
         ApplyRequest, BODY_BYTES_MAX, By, CheckRequest, ConfirmRequest, Flows, LIMIT_DEFAULT, LIMIT_MAX,
-        QueuePairs, Refused, RollbackRequest,
+        QueuePairs, Refused, RollbackRequest, TraceEnded,
     },
     applier::Applier,
     apply::{self, Refusal},
@@ -59,6 +60,8 @@ pub(crate) fn router(source: Source) -> Router {
         .route("/v1/rollback", post(rollback))
         .route("/v1/history", get(history))
         .route("/v1/status", get(status))
+        .route("/v1/trace", post(begin_trace))
+        .route("/v1/trace/{trace}", get(traced).delete(end_trace))
         .merge(scrape_route(source))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
@@ -192,6 +195,30 @@ async fn status(api: State<Api>) -> Json<crate::api::Status> {
     Json(api.keeper.status())
 }
 
+async fn begin_trace(api: State<Api>, body: Body) -> Response {
+    let body = match receive(body).await {
+        Ok(body) => body,
+        Err(failure) => return failure.into_response(),
+    };
+    api.answer(move |plane| Ok(plane.begin_trace(&parse::<TraceRequest>(&body)?)?)).await
+}
+
+async fn traced(api: State<Api>, Path(trace): Path<u64>) -> Response {
+    api.answer(move |plane| plane.traced(trace).ok_or_else(|| no_trace(trace))).await
+}
+
+async fn end_trace(api: State<Api>, Path(trace): Path<u64>) -> Response {
+    let end = move |plane: &dyn DataPlane| match plane.end_trace(trace) {
+        true => Ok(TraceEnded { trace }),
+        false => Err(no_trace(trace)),
+    };
+    api.answer(end).await
+}
+
+fn no_trace(trace: u64) -> Failure {
+    Failure::new(StatusCode::NOT_FOUND, format!("trace {trace} is not the one that was begun last"))
+}
+
 async fn no_route() -> Failure {
     Failure::new(StatusCode::NOT_FOUND, "there is no such route; docs/api.md lists them")
 }
@@ -296,6 +323,16 @@ impl Failure {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         (self.status, Json(self.body)).into_response()
+    }
+}
+
+impl From<TraceError> for Failure {
+    fn from(error: TraceError) -> Self {
+        let status = match error {
+            TraceError::Busy { .. } => StatusCode::CONFLICT,
+            TraceError::Impossible { .. } => StatusCode::BAD_REQUEST,
+        };
+        Self::new(status, error.to_string())
     }
 }
 

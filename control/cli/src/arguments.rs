@@ -4,6 +4,8 @@ use std::{net::IpAddr, path::PathBuf};
 
 use agent::api::{LIMIT_DEFAULT, LIMIT_MAX};
 use clap::{Parser, Subcommand, ValueEnum};
+use ipnet::IpNet;
+use program::{TRACE_COUNT_MAX, TRACE_SNAP_MAX, TRACE_TIMEOUT_MAX_MS};
 
 /// Checks policy files, hands them to floodwayd, and shows what it does.
 #[derive(Parser, Debug)]
@@ -131,6 +133,30 @@ pub(crate) enum Command {
         #[command(subcommand)]
         what: What,
     },
+    /// Show packets as the workers see them, stage by stage
+    Trace {
+        /// Which packets.
+        #[command(flatten)]
+        packets: TraceArguments,
+        /// Write their frames into this file too, as pcapng: as received and as sent
+        #[arg(long, value_name = "FILE")]
+        write: Option<PathBuf>,
+    },
+    /// Write frames into a pcapng file, as they came or as they left, with what was decided as comments
+    Capture {
+        /// Which packets.
+        #[command(flatten)]
+        packets: TraceArguments,
+        /// Which of their frames
+        #[arg(long, value_name = "PLACE")]
+        at: At,
+        /// Keep so many bytes of each frame
+        #[arg(long, value_name = "BYTES", default_value_t = TRACE_SNAP_MAX, value_parser = clap::value_parser!(u16).range(1..=i64::from(TRACE_SNAP_MAX)))]
+        snap: u16,
+        /// The file
+        #[arg(long, value_name = "FILE")]
+        write: PathBuf,
+    },
     /// Print the completion script of a shell
     Completion {
         /// Which shell
@@ -162,6 +188,52 @@ impl From<ImportFormat> for policy::Format {
             ImportFormat::Nico => Self::Nico,
         }
     }
+}
+
+/// Which frames of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum At {
+    /// As it came from its port, before anything was changed
+    Received,
+    /// As it left, and answers to it
+    Sent,
+    /// As it came, of those that were dropped
+    Dropped,
+}
+
+/// Which packets to trace: those to which all of it applies.
+#[derive(clap::Args, Debug)]
+pub(crate) struct TraceArguments {
+    /// Whose packets
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tenant: Option<String>,
+    /// Source address or prefix, inside of a tunnel
+    #[arg(long, value_name = "PREFIX", value_parser = prefix)]
+    pub(crate) from: Option<IpNet>,
+    /// Destination address or prefix, inside of a tunnel
+    #[arg(long, value_name = "PREFIX", value_parser = prefix)]
+    pub(crate) to: Option<IpNet>,
+    /// Source or destination port
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) port: Option<u16>,
+    /// tcp, udp, sctp, icmp, icmpv6, rocev2, or the number of an IP protocol
+    #[arg(long, value_name = "PROTOCOL")]
+    pub(crate) protocol: Option<String>,
+    /// Destination queue pair of RoCEv2
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) qp: Option<u32>,
+    /// Only packets that are dropped
+    #[arg(long)]
+    pub(crate) drops: bool,
+    /// Only packets that are dropped for this reason; `floodway show drops --all` lists them
+    #[arg(long, value_name = "REASON")]
+    pub(crate) reason: Option<String>,
+    /// End after so many packets
+    #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=i64::from(TRACE_COUNT_MAX)))]
+    pub(crate) count: u32,
+    /// End after this time, such as 10s or 5m
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = trace_seconds)]
+    pub(crate) timeout: u32,
 }
 
 /// A packet by its headers, or a frame of a capture.
@@ -243,6 +315,17 @@ pub(crate) enum What {
     Workers,
     /// All metrics, as Prometheus scrapes them
     Metrics,
+}
+
+fn prefix(text: &str) -> Result<IpNet, String> {
+    let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
+    text.parse().ok().or_else(address).ok_or_else(|| "neither an address nor a prefix".to_owned())
+}
+
+fn trace_seconds(text: &str) -> Result<u32, String> {
+    let most = TRACE_TIMEOUT_MAX_MS / 1000;
+    let seconds = crate::lifecycle::seconds(text).ok().filter(|seconds| *seconds <= most);
+    seconds.ok_or_else(|| format!("not a time from 1s to {most}s, such as 10s or 5m"))
 }
 
 fn limit(text: &str) -> Result<usize, String> {

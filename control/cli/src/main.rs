@@ -12,9 +12,11 @@ mod explain;
 mod import;
 mod lifecycle;
 mod outcome;
+mod pcapng;
 mod plan;
 mod show;
 mod table;
+mod trace;
 mod verify;
 
 use std::process::ExitCode;
@@ -55,6 +57,10 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Verify { directory, statements } => verify::run(&directory, statements.as_deref(), output),
         Command::Doctor { setup } => doctor::run(&client, setup, output),
         Command::Show { what } => show::run(&client, what, output),
+        Command::Trace { packets, write } => trace::run(&client, packets, write.as_deref(), output),
+        Command::Capture { packets, at, snap, write } => {
+            trace::capture(&client, packets, at, snap, &write, output)
+        }
         Command::Completion { shell } => completion(shell),
         Command::Man => man(),
     }

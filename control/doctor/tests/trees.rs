@@ -164,6 +164,7 @@ fn setup() -> Setup {
         }],
         tenants: Vec::new(),
         neighbours: Vec::new(),
+        pool: program::PoolReport::default(),
     };
     let status = Status {
         policy: PolicyStatus::Current,

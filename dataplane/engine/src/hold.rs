@@ -42,6 +42,8 @@ pub struct Hold<B> {
     slots: Box<[Slot<B>]>,
     free: u32,
     len: usize,
+    /// Packets that were ever held.
+    pushed: u64,
 }
 
 impl<B: Buf> Hold<B> {
@@ -50,12 +52,17 @@ impl<B: Buf> Hold<B> {
         let capacity = capacity.min(NONE as usize);
         let next = |slot: usize| if slot + 1 < capacity { slot as u32 + 1 } else { NONE };
         let slots = (0..capacity).map(|slot| Slot { held: None, next: next(slot) }).collect();
-        Self { slots, free: if capacity > 0 { 0 } else { NONE }, len: 0 }
+        Self { slots, free: if capacity > 0 { 0 } else { NONE }, len: 0, pushed: 0 }
     }
 
     /// Packets that are held.
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Packets that were ever held.
+    pub(crate) fn pushed(&self) -> u64 {
+        self.pushed
     }
 
     /// True when nothing is held.
@@ -83,6 +90,7 @@ impl<B: Buf> Hold<B> {
         }
         queue.tail = number;
         self.len += 1;
+        self.pushed += 1;
         Ok(())
     }
 

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use program::{DropReason, LogCount, PortId, RoomCount, TenantId, Traffic, limit};
 use quiescent::counters::{self, Counters};
 
+use crate::journal::{Event, Journal};
+
 const RX_PACKETS: usize = 0;
 const RX_BYTES: usize = 1;
 const TX_PACKETS: usize = 2;
@@ -81,6 +83,8 @@ pub enum Gauge {
     Unfinished,
     /// Lists of rules that are gone through one rule after the other, since they are too large to be compiled.
     ScannedLists,
+    /// Packets that a trace did not look at, since its ring was full.
+    Untraced,
 }
 
 /// What became of a log line that a rule asked for.
@@ -115,13 +119,15 @@ impl Tally {
 /// The writing side, owned by one worker.
 pub struct Ledger {
     counters: counters::Writer,
+    /// Of the packet in hand, while it is watched.
+    pub(crate) journal: Option<Box<Journal>>,
 }
 
 impl Ledger {
     /// An empty ledger and what reads it.
     pub fn new() -> (Self, LedgerReader) {
         let (counters, reader) = Counters::new(ROWS, COLUMNS);
-        (Self { counters }, LedgerReader { counters: reader })
+        (Self { counters, journal: None }, LedgerReader { counters: reader })
     }
 
     /// Counts packets that came in.
@@ -139,6 +145,9 @@ impl Ledger {
     /// Counts a packet that the worker made itself, for that port.
     pub fn originated(&mut self, port: PortId) {
         self.counters.add(Account::Port(port).row(), ORIGINATED, 1);
+        if let Some(journal) = &mut self.journal {
+            journal.note(Event::Originated { port });
+        }
     }
 
     /// Counts a packet that ends here.
@@ -149,6 +158,9 @@ impl Ledger {
     /// Counts packets that end here.
     pub fn dropped_many(&mut self, account: Account, reason: DropReason, packets: u64) {
         self.counters.add(account.row(), FIRST_REASON + reason as usize, packets);
+        if let Some(journal) = &mut self.journal {
+            journal.note(Event::Dropped { account, reason });
+        }
     }
 
     /// Counts a log line.

@@ -6,6 +6,7 @@
 
 mod dump;
 mod hold;
+mod journal;
 mod layout;
 mod ledger;
 mod outbox;
@@ -14,6 +15,7 @@ mod worker;
 
 pub use dump::{Dump, DumpRequest, Dumped, Subject};
 pub use hold::{Held, Hold, Queue};
+pub use journal::{Event, Head, Journal, SNAP};
 pub use layout::{Layout, Owner, WorkerId};
 pub use ledger::{Account, Gauge, Ledger, LedgerReader, Logged, Tally};
 pub use outbox::Outbox;

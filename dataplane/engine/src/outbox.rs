@@ -4,6 +4,7 @@ use arrayvec::ArrayVec;
 use packet::{BURST, Backend, Burst, TxQueue};
 use program::{DropReason, PortId, TenantId};
 
+use crate::journal::Event;
 use crate::layout::WorkerId;
 use crate::peers::{Handed, Outward};
 use crate::{Account, Ledger, Tally};
@@ -107,6 +108,9 @@ impl<B: Backend> Outbox<B> {
         let others = self.others.as_mut();
         match others.and_then(|others| Some((*others.senders.get(usize::from(port.0))?, others))) {
             Some((sender, others)) => {
+                if let Some(journal) = &mut ledger.journal {
+                    journal.note(Event::HandedOver { worker: sender, port });
+                }
                 others.outward.push(sender, Handed::Outgoing { port, buf, charge }, ledger);
             }
             None => ledger.dropped(charge.account(port), DropReason::TxFull),
@@ -141,6 +145,7 @@ impl<B: Backend> Lane<B> {
         let bytes =
             |burst: &Burst<B::Buf>| burst.iter().map(|buf| packet::Buf::bytes(buf).len() as u64).sum::<u64>();
         let mut sent = Tally { packets: 0, bytes: bytes(&self.burst) };
+        let first = ledger.journal.as_mut().map(|journal| journal.offer(&self.burst));
         for _ in 0..TX_ATTEMPTS {
             sent.packets += self.tx.transmit(&mut self.burst) as u64;
             if self.burst.is_empty() {
@@ -150,6 +155,9 @@ impl<B: Backend> Lane<B> {
         // A port takes the front of a burst.
         let (taken, refused) = self.charges.split_at(self.charges.len() - self.burst.len());
         charge_sent(taken, ledger);
+        if let (Some(journal), Some(first)) = (&mut ledger.journal, first) {
+            journal.sent(port, taken.iter().map(|charge| charge.tenant), first);
+        }
         if !self.burst.is_empty() {
             sent.bytes -= bytes(&self.burst);
             refused.iter().for_each(|charge| ledger.dropped(charge.account(port), DropReason::TxFull));

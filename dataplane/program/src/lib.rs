@@ -12,6 +12,7 @@ mod report;
 mod rule_sets;
 mod rules;
 mod topology;
+mod trace;
 
 pub use drops::DropReason;
 pub use flow::{Allowed, Answers, Flow, Ingress, Refused, Way};
@@ -29,6 +30,12 @@ pub use rules::{
 pub use topology::{
     Connections, Device, DscpMode, Endpoint, Learn, MidStream, Order, Place, Port, Roce, Route, Tenant,
     UnknownQp, Uplink, Vtep, Windows,
+};
+
+pub use trace::{
+    TRACE_COUNT_MAX, TRACE_SNAP_MAX, TRACE_TIMEOUT_MAX_MS, TraceOutcome, TraceReport, TraceRequest,
+    TraceStarted, TracedDecision, TracedEntry, TracedFlow, TracedFrame, TracedLookup, TracedPacket,
+    TracedStep,
 };
 
 /// Bounds of one program; `check` refuses files that exceed them.

@@ -17,8 +17,8 @@ fn hops() -> impl Strategy<Value = Vec<Hop>> {
 }
 
 fn address() -> impl Strategy<Value = (IpAddr, IpAddr)> {
-    let near = |bits: u32| IpAddr::from((0x0a00_0000 | bits % 7).to_be_bytes());
-    let six = |bits: u128| IpAddr::from((0xfd << 120 | bits).to_be_bytes());
+    let near = |bits: u32| IpAddr::from((0x0a00_0000 | (bits % 7)).to_be_bytes());
+    let six = |bits: u128| IpAddr::from(((0xfd << 120) | bits).to_be_bytes());
     prop_oneof![
         any::<(u32, u32)>().prop_map(move |(src, dst)| (near(src), near(dst))),
         any::<(u64, u64)>().prop_map(move |(src, dst)| (six(src.into()), six(dst.into()))),

@@ -66,6 +66,7 @@ impl Lanes {
 impl Edge {
     /// Hashes every key, fetches the buckets, then the entries whose tag fits: three passes, so that one packet's
     /// memory arrives while another is worked on.
+    #[inline(always)]
     pub(crate) fn look_up(&mut self, count: usize) {
         let lanes = &mut *self.lanes;
         for lane in 0..count.min(BURST) {

@@ -30,6 +30,7 @@ mod special;
 mod state;
 mod steer;
 mod tables;
+mod tap;
 mod underlay;
 mod whereabouts;
 
@@ -52,6 +53,7 @@ pub use next_hops::mac_of_word;
 pub use record::{Exported, FlowEntry, FlowIdentity, QueuePairEntry, Record};
 pub use rules::Rules;
 pub use tables::{BuildError, Facts, Tables};
+pub use tap::{Filter, FilterError, Order, Tap, TapHandle, Trace, TraceRecord};
 
 use lanes::Lanes;
 use next_hops::NextHops;
@@ -99,6 +101,7 @@ pub struct Edge {
     next_hops: NextHops,
     icmp_errors: Vec<RateLimit>,
     log: Option<Log>,
+    tap: Option<Tap>,
     /// Hits of the burst in hand, counted in one go.
     hits: u64,
     /// Among how many workers a tenant's bounds are divided.
@@ -122,6 +125,7 @@ impl Edge {
             next_hops: NextHops::new(board),
             icmp_errors: vec![RateLimit::new(ICMP_ERRORS_PER_SECOND, ICMP_ERROR_BURST); limit::TENANTS],
             log: None,
+            tap: None,
             hits: 0,
             workers: 1,
             told: 0,
@@ -132,6 +136,11 @@ impl Edge {
     /// The same pipeline, which puts flows that rules ask to be logged into `log`.
     pub fn with_log(self, log: Log) -> Self {
         Self { log: Some(log), ..self }
+    }
+
+    /// The same pipeline, whose packets may be traced.
+    pub fn with_tap(self, tap: Tap) -> Self {
+        Self { tap: Some(tap), ..self }
     }
 
     /// Makes it the pipeline of one of several workers with one board: the first resolves next hops for all, and each has
@@ -149,6 +158,13 @@ impl Edge {
     /// This worker's part of what a tenant may have: of nothing nothing, else at least one.
     fn share(&self, of_all: u32) -> u32 {
         of_all.div_ceil(u32::from(self.workers))
+    }
+
+    /// Counts what was gathered over the burst in hand.
+    #[inline]
+    fn count_burst(&mut self, ledger: &mut engine::Ledger) {
+        ledger.count(Gauge::Hits, core::mem::take(&mut self.hits));
+        ledger.count(Gauge::OutOfWindow, core::mem::take(&mut self.out_of_window));
     }
 
     /// Tells what the next tenants have of the tables.
@@ -205,14 +221,16 @@ impl<B: Backend> Pipeline<B> for Edge {
         now: Nanos,
     ) {
         self.next_hops.catch_up(tables);
+        if self.tap.as_ref().is_some_and(Tap::is_armed) {
+            return self.process_traced(tables, port, burst, io, now);
+        }
         let mut bufs = core::mem::take(burst);
         self.classify(tables, port, &mut bufs, &mut io.ledger);
         self.look_up(bufs.len());
         for (lane, buf) in bufs.into_iter().enumerate() {
             self.judge(tables, lane, buf, io, now);
         }
-        io.ledger.count(Gauge::Hits, core::mem::take(&mut self.hits));
-        io.ledger.count(Gauge::OutOfWindow, core::mem::take(&mut self.out_of_window));
+        self.count_burst(&mut io.ledger);
     }
 
     #[inline]
@@ -221,6 +239,9 @@ impl<B: Backend> Pipeline<B> for Edge {
     }
 
     fn tick(&mut self, tables: &Tables, io: &mut Io<B>, now: Nanos) -> Nanos {
+        if let Some(tap) = &mut self.tap {
+            tap.heed(now);
+        }
         self.flows.expire(now, EXPIRY_BUDGET);
         self.expire_datagrams(io, now);
         self.qps.expire(now, QUEUE_PAIR_BUDGET);

@@ -4,7 +4,8 @@ use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use program::{
-    DropReason, FlowRecord, Ingress, Place, Program, QueuePairRecord, QueuePairSide, Service, TenantId,
+    DropReason, FlowRecord, Ingress, Place, Program, QueuePairRecord, QueuePairSide, RuleId, Service,
+    TenantId,
 };
 use tables::connection::{Stage, sctp, tcp};
 use tables::flow::{FlowKey, Slot};
@@ -139,25 +140,32 @@ impl FlowEntry {
     }
 
     fn verdict(&self) -> &'static str {
-        match self.action.target() {
-            Target::Drop(reason) => reason.name(),
-            _ if self.action.is_reply() => "accept (reply)",
-            _ => "accept",
-        }
+        let refused = if let Target::Drop(reason) = self.action.target() { Some(reason) } else { None };
+        verdict(refused, self.action.is_reply())
     }
 
     fn rule(&self, tables: &Tables) -> String {
-        let key = match openers(tables, &self.key).next() {
-            Some(opener) if self.action.is_reply() => opener,
-            None if self.action.is_reply() => return String::new(),
-            _ => self.key,
-        };
-        let rule = match decide(tables, &key) {
-            Ok(allowed) => allowed.rule,
-            Err(refused) if refused.reason == DropReason::PolicyDeny => refused.rule,
-            Err(_) => None,
-        };
+        let rule = rule(tables, &self.key, self.action.is_reply());
         rule.map_or_else(String::new, |rule| tables.program.origin(rule))
+    }
+}
+
+/// The word for what was decided.
+pub(crate) fn verdict(refused: Option<DropReason>, reply: bool) -> &'static str {
+    match refused {
+        Some(reason) => reason.name(),
+        None if reply => "accept (reply)",
+        None => "accept",
+    }
+}
+
+/// The rule that decides a flow, or for a reply the flow that it answers; `None` where no rule does.
+pub(crate) fn rule(tables: &Tables, key: &FlowKey, reply: bool) -> Option<RuleId> {
+    let key = if reply { openers(tables, key).next()? } else { *key };
+    match decide(tables, &key) {
+        Ok(allowed) => allowed.rule,
+        Err(refused) if refused.reason == DropReason::PolicyDeny => refused.rule,
+        Err(_) => None,
     }
 }
 
@@ -218,7 +226,7 @@ impl Edge {
     }
 
     /// How far the connection of an allowed flow is; `None` where there is none to follow.
-    fn stage(&self, slot: Slot, key: &FlowKey, action: Action) -> Option<Stage> {
+    pub(crate) fn stage(&self, slot: Slot, key: &FlowKey, action: Action) -> Option<Stage> {
         match key::service(key) {
             _ if matches!(action.target(), Target::Drop(_)) => None,
             Service::Tcp(_) => {

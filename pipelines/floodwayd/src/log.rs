@@ -41,11 +41,14 @@ impl Programs {
         }
     }
 
-    fn line(&self, record: &LogRecord) -> Option<FlowRecord> {
+    /// The program of that generation.
+    pub fn of(&self, generation: Generation) -> Option<Arc<Program>> {
         let programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let program = programs.iter().find(|program| program.generation == record.generation)?.clone();
-        drop(programs);
-        Some(record.line(&program))
+        programs.iter().find(|program| program.generation == generation).cloned()
+    }
+
+    fn line(&self, record: &LogRecord) -> Option<FlowRecord> {
+        Some(record.line(&*self.of(record.generation)?))
     }
 }
 
@@ -95,7 +98,7 @@ fn drain(plane: &Plane, records: &mut Records) {
             }
         }
     }
-    if let Some(settled) = settled {
+    if let Some(settled) = settled.filter(|_| !plane.traces.need_programs()) {
         plane.programs.forget_before(settled);
     }
 }

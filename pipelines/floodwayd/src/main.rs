@@ -11,6 +11,7 @@ mod notify;
 mod plane;
 mod ports;
 mod signals;
+mod trace;
 mod worker;
 
 use std::process::ExitCode;

@@ -3,18 +3,19 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use agent::{DataPlane, PublishError, Published};
-use edge::{Edge, Exported, Facts, FragmentBounds, Limits, Log, LogRecord, Record, Tables, mac_of_word};
+use agent::{DataPlane, PublishError, Published, TraceError};
+use edge::{Edge, Exported, Facts, FragmentBounds, Limits, Log, LogRecord, Record, Tables, Tap, mac_of_word};
 use engine::{Account, Dump, DumpRequest, Dumped, Gauge, Ledger, LedgerReader, Subject, WorkerId};
 use program::{
     DropCount, DropReason, FlowRecord, Generation, LogCount, NeighbourReport, PoolReport, PortId, PortReport,
-    Program, QueuePairRecord, Report, RoomCount, Tenant, TenantId, TenantReport, Traffic, WorkerReport,
-    limit,
+    Program, QueuePairRecord, Report, RoomCount, Tenant, TenantId, TenantReport, TraceReport, TraceRequest,
+    TraceStarted, Traffic, WorkerReport, limit,
 };
 use quiescent::{Publisher, Reader, SharedWords, ring::Consumer};
 
 use crate::args::Args;
 use crate::log::{self, Programs};
+use crate::trace::{self, Traces};
 
 /// How long the workers may take to run a new program before they count as stuck.
 const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -37,6 +38,8 @@ pub struct Plane {
     pool: PoolLevel,
     /// What records of flows may still speak of.
     pub programs: Programs,
+    /// What somebody traces.
+    pub traces: Traces,
 }
 
 /// Tells how full the pool of packet buffers is, from any thread.
@@ -74,6 +77,7 @@ impl Plane {
             next_hops: Arc::new(SharedWords::new(limit::VTEPS)),
             pool: Box::new(PoolReport::default),
             programs,
+            traces: Traces::default(),
         };
         let workers = args.workers();
         let limits = Limits {
@@ -108,7 +112,9 @@ impl Plane {
         let (dump, request) = Dump::new(DUMP_DEPTH);
         let (log, records) = Log::new(log::DEPTH);
         let edge = Edge::new(limits, crate::draw_seed()?, self.next_hops.clone());
-        let edge = edge.among(number, workers).with_log(log);
+        let (tap, tap_handle) = Tap::new(trace::DEPTH);
+        self.traces.add(tap_handle);
+        let edge = edge.among(number, workers).with_log(log).with_tap(tap);
         self.ledgers.push(ledger_reader);
         self.dumps.get_mut().unwrap_or_else(PoisonError::into_inner).push(request);
         // Readers are numbered as they are made: as the workers are.
@@ -141,6 +147,11 @@ impl Plane {
         records
     }
 
+    /// Packets that no trace looked at, since a ring was full.
+    fn untraced(&self) -> u64 {
+        self.ledgers.iter().map(|ledger| ledger.gauge(Gauge::Untraced)).sum()
+    }
+
     fn publisher(&self) -> MutexGuard<'_, Publisher<Tables>> {
         self.publisher.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -155,7 +166,11 @@ impl Plane {
     /// Every record of every worker; false when a worker did not tell all in time.
     fn dump(&self, subject: Subject, sink: &mut dyn FnMut(Record)) -> bool {
         let mut dumps = self.dumps.lock().unwrap_or_else(PoisonError::into_inner);
-        dumps.iter_mut().fold(true, |is_whole, dump| collect(dump, subject, sink) && is_whole)
+        let mut is_whole = true;
+        for dump in dumps.iter_mut() {
+            is_whole &= collect(dump, subject, sink);
+        }
+        is_whole
     }
 
     fn traffic(&self, account: Account) -> Traffic {
@@ -326,6 +341,18 @@ impl DataPlane for Plane {
         let records = self.records(Subject::QueuePairs, limit);
         let publisher = self.publisher();
         records.iter().filter_map(|record| record.queue_pair(publisher.current())).collect()
+    }
+
+    fn begin_trace(&self, request: &TraceRequest) -> Result<TraceStarted, TraceError> {
+        self.traces.begin(request, &self.running(), self.untraced())
+    }
+
+    fn traced(&self, trace: u64) -> Option<TraceReport> {
+        self.traces.read(trace, &self.programs, || self.untraced())
+    }
+
+    fn end_trace(&self, trace: u64) -> bool {
+        self.traces.end(trace)
     }
 
     fn flows_wanted(&self, wanted: &dyn Fn(&FlowRecord) -> bool, limit: usize) -> Vec<FlowRecord> {

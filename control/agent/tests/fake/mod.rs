@@ -13,13 +13,14 @@ use std::{
 };
 
 use agent::{
-    DataPlane, Lifecycle, PublishError, Published, Shutdown, Start,
+    DataPlane, Lifecycle, PublishError, Published, Shutdown, Start, TraceError,
     api::{ApplyRequest, SourceText, Status},
     client::Client,
 };
 use program::{
     DropCount, FlowRecord, LogCount, NakCounts, NeighbourReport, PoolReport, PortReport, Program,
-    QueuePairRecord, QueuePairSide, Report, RoomCount, TenantReport, Traffic, WorkerReport,
+    QueuePairRecord, QueuePairSide, Report, RoomCount, TenantReport, TraceReport, TraceRequest, TraceStarted,
+    Traffic, WorkerReport,
 };
 
 pub const FABRIC: &str = "apiVersion: floodway.dev/v1alpha1
@@ -90,6 +91,7 @@ pub struct Fake {
     programs: Mutex<Vec<Arc<Program>>>,
     published: Condvar,
     stuck: Mutex<Vec<u32>>,
+    tracing: Mutex<Option<TraceRequest>>,
     rejects: AtomicBool,
     is_publishing: AtomicBool,
     overlapped: AtomicBool,
@@ -217,6 +219,25 @@ impl DataPlane for Fake {
         };
         self.is_publishing.store(false, Ordering::SeqCst);
         result
+    }
+
+    /// One at a time, number 7, with no packets.
+    fn begin_trace(&self, request: &TraceRequest) -> Result<TraceStarted, TraceError> {
+        let mut tracing = self.tracing.lock().unwrap();
+        if let Some(first) = &*tracing {
+            return Err(TraceError::Busy { by: first.by.clone(), since: Duration::from_secs(3) });
+        }
+        *tracing = Some(request.clone());
+        Ok(TraceStarted { trace: 7 })
+    }
+
+    fn traced(&self, trace: u64) -> Option<TraceReport> {
+        let request = self.tracing.lock().unwrap().clone().filter(|_| trace == 7)?;
+        Some(TraceReport { packets: Vec::new(), untraced: request.count.into(), ended: true })
+    }
+
+    fn end_trace(&self, trace: u64) -> bool {
+        trace == 7 && self.tracing.lock().unwrap().take().is_some()
     }
 
     fn report(&self) -> Report {
