@@ -10,6 +10,8 @@ PATH=$PATH:${HOME:-/root}/.cargo/bin
 
 # The linker, the DPDK libraries with the tools that make bindings to them, and the demo's hosts.
 build="gcc libc6-dev pkg-config"
+# Counts the instructions of the hot path.
+counts="valgrind"
 dpdk="libdpdk-dev clang libclang-dev"
 hosts="iproute2 ethtool iputils-ping iperf3 procps"
 
@@ -24,7 +26,7 @@ install_packages() {
 		return 0
 	fi
 	# shellcheck disable=SC2086 # lists of words
-	wanted=$(missing $build $dpdk $hosts)
+	wanted=$(missing $build $dpdk $hosts $counts)
 	command -v cargo >/dev/null || wanted="$wanted$(missing curl ca-certificates)"
 	[ -n "$wanted" ] || return 0
 	if [ "$(id -u)" != 0 ]; then

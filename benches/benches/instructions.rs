@@ -52,19 +52,19 @@ fn at_most(per_packet: u64) -> LibraryBenchmarkConfig {
 }
 
 #[library_benchmark]
-#[bench::udp(args = (Transport::Udp), setup = from_host, config = at_most(500))]
-#[bench::tcp(args = (Transport::Tcp), setup = from_host, config = at_most(500))]
-#[bench::roce(args = (Transport::Roce), setup = from_host, config = at_most(500))]
-#[bench::udp_from_fabric(args = (Transport::Udp), setup = from_fabric, config = at_most(500))]
-#[bench::tcp_from_fabric(args = (Transport::Tcp), setup = from_fabric, config = at_most(500))]
+#[bench::udp(args = (Transport::Udp), setup = from_host, config = at_most(825))]
+#[bench::tcp(args = (Transport::Tcp), setup = from_host, config = at_most(1035))]
+#[bench::roce(args = (Transport::Roce), setup = from_host, config = at_most(961))]
+#[bench::udp_from_fabric(args = (Transport::Udp), setup = from_fabric, config = at_most(1013))]
+#[bench::tcp_from_fabric(args = (Transport::Tcp), setup = from_fabric, config = at_most(1224))]
 fn hit(stage: Stage) -> Stage {
     run(stage)
 }
 
 #[library_benchmark]
-#[bench::udp(args = (0, Transport::Udp), setup = unknown, config = at_most(5000))]
-#[bench::rules_10_000(args = (10_000, Transport::Udp), setup = unknown, config = at_most(5000))]
-#[bench::roce(args = (0, Transport::Roce), setup = unknown, config = at_most(5000))]
+#[bench::udp(args = (0, Transport::Udp), setup = unknown, config = at_most(3170))]
+#[bench::rules_10_000(args = (10_000, Transport::Udp), setup = unknown, config = at_most(3440))]
+#[bench::roce(args = (0, Transport::Roce), setup = unknown, config = at_most(3825))]
 fn miss(stage: Stage) -> Stage {
     run(stage)
 }
