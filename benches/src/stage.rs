@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use backends::memory::{self, MemoryBackend, MemoryBuf, Pool, Wire};
 use edge::{Edge, Facts, Limits, Tables};
-use engine::{Hold, Io, Ledger, LedgerReader, Outbox, Pipeline};
+use engine::{Hold, Io, Ledger, Outbox, Pipeline};
 use packet::{Burst, Nanos, PortIo};
 use program::{PortId, limit};
 use quiescent::SharedWords;
@@ -29,7 +29,6 @@ pub struct Stage {
     pool: Pool,
     ready: Vec<(PortId, Burst<MemoryBuf>)>,
     outside: [Wire; 2],
-    books: LedgerReader,
 }
 
 impl Stage {
@@ -43,13 +42,13 @@ impl Stage {
         let pool = Pool::with_room(packets + packet::BURST, 256);
         let (ports, outside): (Vec<PortIo<MemoryBackend>>, Vec<Wire>) =
             (0..2).map(|_| memory::port(&pool, packets)).unzip();
-        let (ledger, books) = Ledger::new();
         let outbox = Outbox::new(ports.into_iter().map(|port| Some(port.tx)).collect());
+        let ledger = Ledger::new().0;
         let mut io = Io { outbox, hold: Hold::new(0), ledger, allocator: pool.clone() };
         let mut edge = Edge::new(limits, 7, Arc::new(SharedWords::new(limit::VTEPS)));
         Pipeline::<MemoryBackend>::adopt(&mut edge, &tables, &mut io, Nanos(0));
         let outside = outside.try_into().unwrap_or_else(|_| unreachable!("two ports were made"));
-        Self { edge, tables, io, pool, ready: Vec::new(), outside, books }
+        Self { edge, tables, io, pool, ready: Vec::new(), outside }
     }
 
     /// Makes frames ready, to come from `port` in full bursts.
@@ -91,11 +90,6 @@ impl Stage {
     /// Takes away what was sent, and says how much.
     pub fn sent(&self) -> usize {
         self.outside.iter().map(|wire| std::iter::from_fn(|| wire.receive()).count()).sum()
-    }
-
-    /// The books of the pipeline.
-    pub fn books(&self) -> &LedgerReader {
-        &self.books
     }
 
     /// The pipeline by itself.

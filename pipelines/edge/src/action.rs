@@ -80,6 +80,12 @@ impl Action {
         }
     }
 
+    /// Why it drops, if it does.
+    #[inline]
+    pub fn refusal(self) -> Option<DropReason> {
+        if let Target::Drop(reason) = self.target() { Some(reason) } else { None }
+    }
+
     /// True when a rule, or the lack of one, drops the flow.
     pub fn is_policy_drop(self) -> bool {
         matches!(self.target(), Target::Drop(DropReason::PolicyDeny | DropReason::PolicyDefault))

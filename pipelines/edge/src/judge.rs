@@ -86,7 +86,7 @@ impl Edge {
         frame: &[u8],
         now: Nanos,
     ) -> Action {
-        if matches!(action.target(), Target::Drop(_)) {
+        if action.refusal().is_some() {
             return action;
         }
         match self.track(tables, slot, lane, frame, now) {
@@ -125,7 +125,7 @@ impl Edge {
         let reverses = self.reverses(tables, &key);
         self.flows.prefetch_vacancy(hash);
         let mut action = self.settle(tables, &key, now);
-        let refused = matches!(action.target(), Target::Drop(_));
+        let refused = action.refusal().is_some();
         let has_reverse = reverses.iter().any(|(hash, key)| self.flows.find(*hash, key).is_some());
         if !refused && has_reverse && self.answered(tables, &key, now).is_some() {
             // An answer is one even if rules allow it as well: it does not open what it answers.
@@ -270,7 +270,7 @@ impl Edge {
     fn was_opened(&self, key: &FlowKey, now: Nanos) -> bool {
         let Some(slot) = self.flows.find(self.flows.hash(key), key) else { return false };
         let entry = self.flows.entry(slot);
-        let refused = matches!(entry.action.target(), Target::Drop(_));
+        let refused = entry.action.refusal().is_some();
         !refused && !entry.action.is_reply() && !entry.is_expired(now)
     }
 }

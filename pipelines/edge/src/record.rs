@@ -1,6 +1,5 @@
 //! Flow entries and queue pairs as they are listed: raw in the worker, named by whoever asked.
 
-use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use program::{
@@ -12,7 +11,7 @@ use tables::flow::{FlowKey, Slot};
 use tables::qp::{self, Side, State, View};
 use wire::Mac;
 
-use crate::action::{Action, Target};
+use crate::action::Action;
 use crate::decide::{decide, openers};
 use crate::key;
 use crate::{Edge, Tables};
@@ -44,15 +43,8 @@ impl Record {
 }
 
 /// What makes a flow entry that flow and no other, for whoever compares two lists.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FlowIdentity(FlowKey);
-
-impl Hash for FlowIdentity {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let FlowKey { src, dst, l4, tenant, ingress, protocol, kind, .. } = self.0;
-        (src, dst, l4, tenant, ingress, protocol, kind).hash(state);
-    }
-}
 
 /// A flow entry in the terms of a flow record.
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +114,6 @@ impl FlowEntry {
             Service::Roce(qp) => ((0, 0), (0, 0), Some(qp)),
             Service::Opaque(_) => ((0, 0), (0, 0), None),
         };
-        let dropped = if let Target::Drop(reason) = self.action.target() { Some(reason) } else { None };
         Exported {
             identity: FlowIdentity(*key),
             tenant: TenantId(key.tenant),
@@ -133,15 +124,14 @@ impl FlowEntry {
             ports,
             icmp,
             queue_pair,
-            dropped,
+            dropped: self.action.refusal(),
             packets: self.packets,
             bytes: self.bytes,
         }
     }
 
     fn verdict(&self) -> &'static str {
-        let refused = if let Target::Drop(reason) = self.action.target() { Some(reason) } else { None };
-        verdict(refused, self.action.is_reply())
+        verdict(self.action.refusal(), self.action.is_reply())
     }
 
     fn rule(&self, tables: &Tables) -> String {
@@ -228,7 +218,7 @@ impl Edge {
     /// How far the connection of an allowed flow is; `None` where there is none to follow.
     pub(crate) fn stage(&self, slot: Slot, key: &FlowKey, action: Action) -> Option<Stage> {
         match key::service(key) {
-            _ if matches!(action.target(), Target::Drop(_)) => None,
+            _ if action.refusal().is_some() => None,
             Service::Tcp(_) => {
                 let (own, other) = self.tcp_sides(slot);
                 Some(tcp::stage(&own, &other))

@@ -302,7 +302,7 @@ impl Edge {
             let reply = decide::deliver_reply(tables, &key).ok().filter(|_| allowed);
             action = reply.map_or(action, |reply| reply.action(tables, &key).as_reply());
         }
-        if matches!(action.target(), Target::Drop(_)) {
+        if action.refusal().is_some() {
             return action;
         }
         match self.qps.hear(&hosts, &message, now) {

@@ -1,16 +1,15 @@
 //! Writes down the flows that rules ask to be logged. The workers never wait for it: a ring that is full loses lines,
 //! which are counted.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::Context;
 use edge::LogRecord;
 use program::{FlowRecord, Generation, Program};
 use quiescent::ring::Consumer;
 
+use crate::background::Background;
 use crate::plane::Plane;
 
 /// Records that wait to be written: what a hundred tenants may ask for at once, in 100 ms.
@@ -52,36 +51,15 @@ impl Programs {
     }
 }
 
-/// The thread that writes.
-pub struct Writer {
-    stop: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
-}
-
-impl Writer {
-    /// Starts it.
-    pub fn start(plane: Arc<Plane>, mut records: Records) -> anyhow::Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stop_asked = stop.clone();
-        let body = move || {
-            while !stop_asked.load(Ordering::Acquire) {
-                drain(&plane, &mut records);
-                std::thread::sleep(LOOK_AGAIN);
-            }
+/// Starts the thread that writes. When it is stopped, once the workers have, it writes what is left.
+pub fn start(plane: Arc<Plane>, mut records: Records) -> anyhow::Result<Background> {
+    Background::start("log", "the log of flows", move |stop| {
+        while !stop.load(Ordering::Acquire) {
             drain(&plane, &mut records);
-        };
-        let thread =
-            std::thread::Builder::new().name("log".into()).spawn(body).context("cannot start a thread")?;
-        Ok(Self { stop, thread })
-    }
-
-    /// Writes what is left, once the workers have stopped.
-    pub fn stop(self) {
-        self.stop.store(true, Ordering::Release);
-        if self.thread.join().is_err() {
-            tracing::error!("the log of flows ended by a fault");
+            std::thread::sleep(LOOK_AGAIN);
         }
-    }
+        drain(&plane, &mut records);
+    })
 }
 
 /// What each worker has logged.

@@ -4,6 +4,7 @@
 //! ports, workers. Order of end: socket, workers, ports, DPDK; each lets go of what it holds.
 
 mod args;
+mod background;
 mod clock;
 mod ipfix;
 mod log;
@@ -102,10 +103,10 @@ fn serve<W: ports::World>(
     let (plane, parts, records) = Plane::new(args, Arc::new(program), world.facts())?;
     let plane = plane.with_pool(world.pool());
     let plane = Arc::new(plane);
-    let log = log::Writer::start(plane.clone(), records)?;
-    let exporter = ipfix::Exporter::start(&args.ipfix, plane.clone())?;
+    let log = log::start(plane.clone(), records)?;
+    let exporter = ipfix::start(&args.ipfix, plane.clone())?;
     let workers = worker::start(args, world, parts, shutdown)?;
-    let notifier = notify::Notifier::start(plane.clone(), args.socket.clone(), shutdown.clone())?;
+    let notifier = notify::start(plane.clone(), args.socket.clone(), shutdown.clone())?;
     tracing::info!(socket = %args.socket.display(), "ready");
     listening.serve_with(plane.clone(), lifecycle, shutdown);
     tracing::info!("ending: the workers send what they hold and stop");

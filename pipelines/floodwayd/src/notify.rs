@@ -6,13 +6,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use agent::client::Client;
-use anyhow::Context;
 use sd_notify::NotifyState;
 
+use crate::background::Background;
 use crate::plane::Plane;
 
 /// Between two looks at the workers, at most; the watchdog's time may ask for more.
@@ -22,32 +21,13 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 const ENDS: &[NotifyState<'_>] =
     &[NotifyState::Stopping, NotifyState::Status("the workers send what they hold and stop")];
 
-/// The thread that tells systemd.
-pub struct Notifier {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Notifier {
-    /// Starts it, when somebody listens.
-    pub fn start(plane: Arc<Plane>, socket: PathBuf, shutdown: agent::Shutdown) -> anyhow::Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        if std::env::var_os("NOTIFY_SOCKET").is_none() {
-            return Ok(Self { stop, thread: None });
-        }
-        let stop_asked = stop.clone();
-        let body = move || tell_until(&plane, &socket, &shutdown, &stop_asked);
-        let thread = std::thread::Builder::new().name("notify".into()).spawn(body);
-        Ok(Self { stop, thread: Some(thread.context("cannot start a thread")?) })
+/// Starts the thread that tells systemd, when somebody listens.
+pub fn start(plane: Arc<Plane>, socket: PathBuf, shutdown: agent::Shutdown) -> anyhow::Result<Background> {
+    const WHAT: &str = "what tells systemd";
+    if std::env::var_os("NOTIFY_SOCKET").is_none() {
+        return Ok(Background::none(WHAT));
     }
-
-    /// Ends it.
-    pub fn stop(self) {
-        self.stop.store(true, Ordering::Release);
-        if self.thread.is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("what tells systemd ended by a fault");
-        }
-    }
+    Background::start("notify", WHAT, move |stop| tell_until(&plane, &socket, &shutdown, stop))
 }
 
 fn tell_until(plane: &Plane, socket: &PathBuf, shutdown: &agent::Shutdown, stop: &AtomicBool) {

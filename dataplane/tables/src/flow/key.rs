@@ -1,5 +1,7 @@
 //! What identifies a flow, and its seeded hash.
 
+use std::hash::{Hash, Hasher};
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The identity of a flow: 48 bytes, every one of which counts.
@@ -41,6 +43,13 @@ impl PartialEq for FlowKey {
     fn eq(&self, other: &Self) -> bool {
         let (a, b) = (self.words(), other.words());
         (a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | (a[3] ^ b[3]) | (a[4] ^ b[4]) | (a[5] ^ b[5]) == 0
+    }
+}
+
+impl Hash for FlowKey {
+    /// By the words that are compared, for the maps of others than [`FlowTable`](super::FlowTable).
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.words().hash(state);
     }
 }
 

@@ -13,7 +13,6 @@ use tables::connection::echo::Requests;
 use tables::flow::{Slot, Timeout};
 use wire::L4;
 
-use crate::action::Target;
 use crate::judge::Reverses;
 use crate::{Edge, Tables};
 
@@ -125,7 +124,7 @@ impl Edge {
     /// Makes the entries of both directions know each other; both have spoken then.
     pub(crate) fn introduce(&mut self, reverses: &Reverses, slot: Slot) {
         let Some(peer) = reverses.iter().find_map(|(hash, key)| self.flows.find(*hash, key)) else { return };
-        let is_refused = |slot| matches!(self.flows.entry(slot).action.target(), Target::Drop(_));
+        let is_refused = |slot| self.flows.entry(slot).action.refusal().is_some();
         if peer == slot || is_refused(slot) || is_refused(peer) {
             return;
         }

@@ -10,7 +10,6 @@ use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use agent::DataPlane;
@@ -18,6 +17,7 @@ use anyhow::{Context, anyhow};
 use edge::{Exported, FlowIdentity};
 use program::{Ingress, Program};
 
+use crate::background::Background;
 use crate::plane::Plane;
 use elements::Flow;
 use message::Messages;
@@ -55,46 +55,28 @@ pub struct IpfixArgs {
     pub ipfix_domain: u32,
 }
 
-/// The thread that exports.
-pub struct Exporter {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Exporter {
-    /// Starts it, when there is a collector.
-    pub fn start(args: &IpfixArgs, plane: Arc<Plane>) -> anyhow::Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let Some(collector) = &args.ipfix else { return Ok(Self { stop, thread: None }) };
-        let socket = connect(collector).with_context(|| format!("cannot export flows to {collector}"))?;
-        let stop_asked = stop.clone();
-        let mut export = Export::new(args, socket);
-        let every = Duration::from_secs(args.ipfix_active_timeout.into());
-        let body = move || {
-            let mut last = Instant::now();
-            while !stop_asked.load(Ordering::Acquire) {
-                if last.elapsed() >= every {
-                    last = Instant::now();
-                    export.round(&plane, &stop_asked);
-                }
-                std::thread::sleep(LOOK_AGAIN);
+/// Starts the thread that exports, when there is a collector. It is stopped while the workers still run, for they are asked
+/// for what is left.
+pub fn start(args: &IpfixArgs, plane: Arc<Plane>) -> anyhow::Result<Background> {
+    const WHAT: &str = "the export of flows";
+    let Some(collector) = &args.ipfix else { return Ok(Background::none(WHAT)) };
+    let socket = connect(collector).with_context(|| format!("cannot export flows to {collector}"))?;
+    let mut export = Export::new(args, socket);
+    let every = Duration::from_secs(args.ipfix_active_timeout.into());
+    Background::start("ipfix", WHAT, move |stop| {
+        let mut last = Instant::now();
+        while !stop.load(Ordering::Acquire) {
+            if last.elapsed() >= every {
+                last = Instant::now();
+                export.round(&plane, stop);
             }
-            // What has not been told yet goes out with the daemon, as far as it is still there.
-            export.round(&plane, &stop_asked);
-            let Sent { records, datagrams, refused } = export.sent;
-            tracing::info!(records, datagrams, refused, "flows were exported");
-        };
-        let thread = std::thread::Builder::new().name("ipfix".into()).spawn(body);
-        Ok(Self { stop, thread: Some(thread.context("cannot start a thread")?) })
-    }
-
-    /// Sends what is left, and ends; while the workers still run, for they are asked.
-    pub fn stop(self) {
-        self.stop.store(true, Ordering::Release);
-        if self.thread.is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the export of flows ended by a fault");
+            std::thread::sleep(LOOK_AGAIN);
         }
-    }
+        // What has not been told yet goes out with the daemon, as far as it is still there.
+        export.round(&plane, stop);
+        let Sent { records, datagrams, refused } = export.sent;
+        tracing::info!(records, datagrams, refused, "flows were exported");
+    })
 }
 
 fn connect(collector: &str) -> anyhow::Result<UdpSocket> {
