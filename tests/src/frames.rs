@@ -1,6 +1,10 @@
 //! Frames made and taken apart by etherparse: somebody else's view of what floodway sends.
 
+use std::path::Path;
+
+use backends::pcap::{CaptureWriter, Precision};
 use etherparse::{PacketBuilder, SlicedPacket};
+use packet::Nanos;
 use wire::Mac;
 
 /// Ends of a conversation.
@@ -179,4 +183,16 @@ pub fn tunnel(outer: Ends, tos: u8, vni: u32, inner: &[u8]) -> Vec<u8> {
 
 fn mac(bytes: &[u8]) -> Mac {
     Mac(bytes.try_into().expect("six bytes"))
+}
+
+/// Writes frames to a capture file, all at one time.
+///
+/// # Panics
+/// When it cannot be written.
+pub fn write_capture(path: &Path, at: Nanos, frames: impl IntoIterator<Item = Vec<u8>>) {
+    let mut capture = CaptureWriter::create(path, Precision::Nanoseconds).expect("a capture file");
+    for frame in frames {
+        assert_eq!(capture.write(at, &frame), 0, "none lost");
+    }
+    assert_eq!(capture.flush(), 0, "none lost");
 }

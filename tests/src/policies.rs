@@ -81,3 +81,30 @@ spec:
 
 /// The three of them.
 pub const DEMO: &[&str] = &[FABRIC, TENANTS, RULES];
+
+/// An uplink and one tenant's port on these devices, for the built daemon.
+pub fn one_tenant_fabric(uplink: &str, red: &str) -> String {
+    format!(
+        r#"apiVersion: floodway.dev/v1alpha1
+kind: Fabric
+metadata: {{name: test}}
+spec:
+  ports:
+    - {{name: uplink0, device: "{uplink}", mtu: 1600}}
+    - {{name: red0, device: "{red}", mtu: 1500}}
+  uplink: {{port: uplink0, addresses: [192.0.2.1/24]}}
+  vteps: [{{name: fabric, address: 192.0.2.2, mac: "02:00:00:00:0f:02"}}]
+"#
+    )
+}
+
+/// Tenant red of that fabric: [`scene::RED`](crate::scene::RED) here, its peer behind the endpoint.
+pub const ONE_TENANT: &str = r#"apiVersion: floodway.dev/v1alpha1
+kind: Tenant
+metadata: {name: red}
+spec:
+  vni: 100
+  ports: [{port: red0, mac: "02:00:00:00:0a:10", addresses: [10.1.0.10]}]
+  remotes: [{name: peer, vtep: fabric, mac: "02:00:00:00:0a:20", addresses: [10.1.0.20]}]
+---
+"#;

@@ -5,12 +5,13 @@
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command, time::Duration};
 
-use backends::pcap::{Capture, CaptureWriter, Precision};
+use backends::pcap::Capture;
 use nix::sys::signal::Signal;
 use packet::Nanos;
 use program::Report;
 use scenarios::corpus::{self, Host};
 use scenarios::daemon::Daemon;
+use scenarios::frames::write_capture;
 use scenarios::rig::{Rig, port_mac};
 
 const A: Host = Host { mac: "02:00:00:00:0a:01", addresses: "10.0.1.1, fd00:1::1", prefixes: "" };
@@ -123,11 +124,7 @@ fn drops(report: &Report) -> BTreeMap<String, u64> {
 fn over_dpdk(floodwayd: &Path, case: &Case, frames: &[Vec<u8>]) -> Seen {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let mut capture = CaptureWriter::create(Path::new(&path("in.pcap")), Precision::Nanoseconds).unwrap();
-    for frame in frames {
-        assert_eq!(capture.write(Nanos(0), frame), 0);
-    }
-    assert_eq!(capture.flush(), 0);
+    write_capture(Path::new(&path("in.pcap")), Nanos(0), frames.iter().cloned());
     let mut policy = case.policy.clone();
     for (index, port) in ["uplink0", "one0", "two0"].into_iter().enumerate() {
         let from = if port == case.entry { format!(",rx_pcap={}", path("in.pcap")) } else { String::new() };

@@ -5,25 +5,20 @@
 use std::{fs, path::PathBuf, process::Command, time::Duration};
 
 use agent::api::{Drop, Flows, ProgramSummary, Rules};
-use backends::pcap::{Capture, CaptureWriter, Precision};
+use backends::pcap::Capture;
 use nix::sys::signal::Signal;
 use packet::Nanos;
 use program::{NeighbourReport, PortReport, Report, TenantReport, WorkerReport};
 use scenarios::{
     daemon::{Daemon, programs},
-    frames::{Ends, untunnel},
+    frames::{untunnel, write_capture},
+    policies::{ONE_TENANT, one_tenant_fabric},
+    scene::RED,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tempfile::TempDir;
-use wire::Mac;
 
-const RED: Ends = Ends {
-    src_mac: Mac([2, 0, 0, 0, 0x0a, 0x10]),
-    dst_mac: Mac([2, 0, 0, 0, 0x0a, 0x20]),
-    src: [10, 1, 0, 10],
-    dst: [10, 1, 0, 20],
-};
 const PINGS: usize = 4;
 const SYNS: usize = 3;
 const UNDECLARED: usize = 2;
@@ -46,23 +41,17 @@ impl Bench {
     fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let mut capture = CaptureWriter::create(&at("red.pcap"), Precision::Nanoseconds).unwrap();
         let pings = (0..PINGS).map(|n| RED.ping(7, n as u16, 64));
         let denied = (0..SYNS).map(|_| RED.tcp((40_000, 9999), "S", &[]));
         let undeclared = (0..UNDECLARED).map(|_| RED.udp((40_000, 53), b"?"));
-        for frame in pings.chain(denied).chain(undeclared) {
-            assert_eq!(capture.write(Nanos::from_secs(1), &frame), 0);
-        }
-        assert_eq!(capture.flush(), 0);
+        let at_once = Nanos::from_secs(1);
+        write_capture(&at("red.pcap"), at_once, pings.chain(denied).chain(undeclared));
+        write_capture(&at("nothing.pcap"), at_once, []);
         fs::create_dir(at("policy")).unwrap();
-        let nothing = at("nothing.pcap");
-        assert_eq!(CaptureWriter::create(&nothing, Precision::Nanoseconds).unwrap().flush(), 0);
-        let device = |rx: PathBuf, tx: &str| format!("pcap:rx={},tx={}", rx.display(), at(tx).display());
-        let fabric = FABRIC
-            .replace("UPLINK", &device(nothing, "uplink.out"))
-            .replace("RED", &device(at("red.pcap"), "red.out"));
+        let device = |rx: &str, tx: &str| format!("pcap:rx={},tx={}", at(rx).display(), at(tx).display());
+        let fabric = one_tenant_fabric(&device("nothing.pcap", "uplink.out"), &device("red.pcap", "red.out"));
         fs::write(at("policy/fabric.yaml"), fabric).unwrap();
-        fs::write(at("policy/red.yaml"), TENANT).unwrap();
+        fs::write(at("policy/red.yaml"), tenant()).unwrap();
         let mut command = Command::new(programs().join("floodwayd"));
         command.arg("--policy").arg(at("policy")).arg("--socket").arg(at("sock"));
         command.args(["--idle-sleep-us", "200", "--flows", "1024", "--buffers", "1024"]);
@@ -110,26 +99,12 @@ impl Bench {
     }
 }
 
-const FABRIC: &str = r#"apiVersion: floodway.dev/v1alpha1
-kind: Fabric
-metadata: {name: test}
-spec:
-  ports:
-    - {name: uplink0, device: "UPLINK", mtu: 1600}
-    - {name: red0, device: "RED", mtu: 1500}
-  uplink: {port: uplink0, addresses: [192.0.2.1/24]}
-  vteps: [{name: fabric, address: 192.0.2.2, mac: "02:00:00:00:0f:02"}]
-"#;
+/// The tenant's file.
+fn tenant() -> String {
+    format!("{ONE_TENANT}{RULES}")
+}
 
-const TENANT: &str = r#"apiVersion: floodway.dev/v1alpha1
-kind: Tenant
-metadata: {name: red}
-spec:
-  vni: 100
-  ports: [{port: red0, mac: "02:00:00:00:0a:10", addresses: [10.1.0.10]}]
-  remotes: [{name: peer, vtep: fabric, mac: "02:00:00:00:0a:20", addresses: [10.1.0.20]}]
----
-apiVersion: floodway.dev/v1alpha1
+const RULES: &str = r#"apiVersion: floodway.dev/v1alpha1
 kind: TenantPolicy
 metadata: {name: red-egress}
 spec:
@@ -140,7 +115,7 @@ spec:
     - action: Accept
       services: [{protocol: ICMP}]
 "#;
-/// Lines of the rules.
+/// Lines of the rules, behind the tenant's.
 const DENY_LINE: u32 = 15;
 const ACCEPT_LINE: u32 = 17;
 
@@ -210,14 +185,15 @@ fn a_directory_is_applied_left_as_it_is_or_refused_whole() {
     assert_eq!((said.code, said.stderr.as_str()), (0, ""));
     assert!(said.stdout.starts_with("unchanged: generation 1 "), "{}", said.stdout);
 
-    fs::write(&file, TENANT.replace("port: 9999", "port: 9998")).unwrap();
+    fs::write(&file, tenant().replace("port: 9999", "port: 9998")).unwrap();
     let said = apply();
     assert_eq!((said.code, said.stderr.as_str()), (0, ""));
     assert!(said.stdout.starts_with("applied: generation 2 "), "{}", said.stdout);
     let report = bench.daemon.client().report().unwrap();
     assert!(report.workers.iter().all(|worker| worker.generation == 2));
 
-    fs::write(&file, TENANT.replace("TCP", "TPC").replace("vni", "vxi").replace("Accept", "Acept")).unwrap();
+    fs::write(&file, tenant().replace("TCP", "TPC").replace("vni", "vxi").replace("Accept", "Acept"))
+        .unwrap();
     let said = apply();
     assert_eq!((said.code, said.stdout.as_str()), (1, ""));
     for place in ["5:3: error", "16:29: error", "17:15: error"] {
@@ -229,7 +205,7 @@ fn a_directory_is_applied_left_as_it_is_or_refused_whole() {
     assert_eq!((said.code, said.stderr.as_str()), (1, ""));
     assert!(refused["diagnostics"]["list"].as_array().unwrap().len() >= 3);
 
-    fs::write(&file, TENANT).unwrap();
+    fs::write(&file, tenant()).unwrap();
     let said = bench.floodway(&["apply", policy, "--expect-generation", "1"]);
     assert_eq!((said.code, bench.generation()), (3, 2), "{}", said.stderr);
     let said = bench.floodway(&["apply", policy, "--expect-generation", "2"]);

@@ -9,13 +9,12 @@ use std::{
     process::{Command, Output},
 };
 
-use backends::pcap::{CaptureWriter, Precision};
 use nix::sys::signal::Signal;
 use packet::Nanos;
 use program::Report;
 use scenarios::{
     daemon::{Daemon, over_dpdk},
-    frames::Ends,
+    frames::{Ends, write_capture},
     scene::{RED, RED_GATEWAY},
 };
 use tempfile::TempDir;
@@ -159,14 +158,11 @@ spec:
 "#;
 
 /// Frames to as many hosts, one in four of which no rule allows.
-fn write_capture(path: &Path) {
-    let mut capture = CaptureWriter::create(path, Precision::Nanoseconds).unwrap();
-    for host in 0..=255 {
+fn to_many_hosts() -> impl Iterator<Item = Vec<u8>> {
+    (0..=255).map(|host| {
         let ends = Ends { dst: [10, 9, 0, host], dst_mac: RED_GATEWAY, ..RED };
-        let port = if host % 4 == 3 { 53 } else { 5201 };
-        assert_eq!(capture.write(Nanos(0), &ends.udp((7, port), b"capture")), 0, "none lost");
-    }
-    assert_eq!(capture.flush(), 0);
+        ends.udp((7, if host % 4 == 3 { 53 } else { 5201 }), b"capture")
+    })
 }
 
 /// Received, and what became of it.
@@ -184,7 +180,7 @@ fn four_workers_on_fewer_cpus_share_what_one_receives() {
     let Some(floodwayd) = over_dpdk() else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    write_capture(&path("frames.pcap"));
+    write_capture(&path("frames.pcap"), Nanos(0), to_many_hosts());
     fs::create_dir(path("policy")).unwrap();
     let text = SEVERAL.replace("CAPTURE", path("frames.pcap").to_str().unwrap());
     fs::write(path("policy/all.yaml"), text).unwrap();

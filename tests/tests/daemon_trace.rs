@@ -10,27 +10,10 @@ use pcap_parser::traits::PcapReaderIterator;
 use pcap_parser::{Block, OptionCode, PcapBlockOwned, PcapError, PcapNGReader};
 use program::{TraceReport, TraceRequest, TracedStep};
 use scenarios::daemon::{Daemon, programs};
+use scenarios::policies::{ONE_TENANT, one_tenant_fabric};
 use tempfile::TempDir;
 
-const POLICY: &str = r#"apiVersion: floodway.dev/v1alpha1
-kind: Fabric
-metadata: {name: test}
-spec:
-  ports:
-    - {name: uplink0, device: "memory:", mtu: 1600}
-    - {name: red0, device: "tap:fwtrace0", mtu: 1500}
-  uplink: {port: uplink0, addresses: [192.0.2.1/24]}
-  vteps: [{name: fabric, address: 192.0.2.2, mac: "02:00:00:00:0f:02"}]
----
-apiVersion: floodway.dev/v1alpha1
-kind: Tenant
-metadata: {name: red}
-spec:
-  vni: 100
-  ports: [{port: red0, mac: "02:00:00:00:0a:10", addresses: [10.1.0.10]}]
-  remotes: [{name: peer, vtep: fabric, mac: "02:00:00:00:0a:20", addresses: [10.1.0.20]}]
----
-apiVersion: floodway.dev/v1alpha1
+const RULES: &str = r#"apiVersion: floodway.dev/v1alpha1
 kind: TenantPolicy
 metadata: {name: red-egress}
 spec:
@@ -39,7 +22,7 @@ spec:
     - action: Accept
       services: [{protocol: UDP, port: 5201}]
 "#;
-/// Line of the rule.
+/// Line of the rule, behind the fabric's and the tenant's.
 const RULE_LINE: u32 = 25;
 
 /// A daemon in a namespace, and a host that sends to an open and to a closed port all the time.
@@ -64,7 +47,8 @@ impl Bench {
         }
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        fs::write(at("policy.yaml"), POLICY).unwrap();
+        let fabric = one_tenant_fabric("memory:", "tap:fwtrace0");
+        fs::write(at("policy.yaml"), format!("{fabric}---\n{ONE_TENANT}{RULES}")).unwrap();
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &namespace]).arg(programs().join("floodwayd"));
         command.arg("--policy").arg(folder.path()).arg("--socket").arg(at("sock"));

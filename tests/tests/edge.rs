@@ -1,29 +1,9 @@
 //! What the edge pipeline does with single packets, both directions.
 
 use program::DropReason;
-use scenarios::frames::{Ends, tunnel, untunnel};
-use scenarios::policies::DEMO;
-use scenarios::rig::{Rig, port_mac};
-use wire::Mac;
-
-const PEER_VTEP_MAC: Mac = Mac([2, 0xee, 0, 0, 0, 2]);
-
-const RED: Ends = Ends {
-    src_mac: Mac([2, 0, 0, 0, 0x0a, 0x10]),
-    dst_mac: Mac([2, 0, 0, 0, 0x0a, 0x20]),
-    src: [10, 1, 0, 10],
-    dst: [10, 1, 0, 20],
-};
-
-fn rig() -> Rig {
-    let mut rig = Rig::new(DEMO);
-    rig.resolve_next_hops("uplink0", PEER_VTEP_MAC);
-    rig
-}
-
-fn outer() -> Ends {
-    Ends { src_mac: PEER_VTEP_MAC, dst_mac: port_mac(0), src: [192, 0, 2, 2], dst: [192, 0, 2, 1] }
-}
+use scenarios::frames::{tunnel, untunnel};
+use scenarios::rig::port_mac;
+use scenarios::scene::{PEER_VTEP_MAC, RED, demo as rig, outer};
 
 #[test]
 fn an_allowed_packet_leaves_in_its_tenants_tunnel() {

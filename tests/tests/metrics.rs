@@ -11,54 +11,30 @@ use std::{
     time::{Duration, Instant},
 };
 
-use backends::pcap::{CaptureWriter, Precision};
 use nix::sys::signal::Signal;
 use packet::Nanos;
 use scenarios::{
     daemon::{Daemon, programs},
-    frames::Ends,
+    frames::write_capture,
+    policies::{ONE_TENANT, one_tenant_fabric},
+    scene::RED,
 };
 use serde_json::Value;
 use tempfile::TempDir;
-use wire::Mac;
 
-const RED: Ends = Ends {
-    src_mac: Mac([2, 0, 0, 0, 0x0a, 0x10]),
-    dst_mac: Mac([2, 0, 0, 0, 0x0a, 0x20]),
-    src: [10, 1, 0, 10],
-    dst: [10, 1, 0, 20],
-};
 const PINGS: usize = 5;
 /// Of these no rule says anything.
 const UNDECLARED: usize = 3;
 /// Longest wait for what has to come.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-const POLICY: &str = r#"apiVersion: floodway.dev/v1alpha1
-kind: Fabric
-metadata: {name: test}
-spec:
-  ports:
-    - {name: uplink0, device: "memory:", mtu: 1600}
-    - {name: red0, device: "RED", mtu: 1500}
-  uplink: {port: uplink0, addresses: [192.0.2.1/24]}
-  vteps: [{name: fabric, address: 192.0.2.2, mac: "02:00:00:00:0f:02"}]
----
-apiVersion: floodway.dev/v1alpha1
-kind: Tenant
-metadata: {name: red}
-spec:
-  vni: 100
-  ports: [{port: red0, mac: "02:00:00:00:0a:10", addresses: [10.1.0.10]}]
-  remotes: [{name: peer, vtep: fabric, mac: "02:00:00:00:0a:20", addresses: [10.1.0.20]}]
----
-apiVersion: floodway.dev/v1alpha1
+const RULES: &str = "apiVersion: floodway.dev/v1alpha1
 kind: TenantPolicy
 metadata: {name: red}
 spec:
   tenant: red
   egress: [{action: Accept, services: [{protocol: ICMP}]}]
-"#;
+";
 
 /// A daemon whose tenant's port has received some packets.
 struct Bench {
@@ -71,15 +47,13 @@ impl Bench {
     fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let mut capture = CaptureWriter::create(&at("red.pcap"), Precision::Nanoseconds).unwrap();
         let pings = (0..PINGS).map(|n| RED.ping(7, n as u16, 64));
-        for frame in pings.chain((0..UNDECLARED).map(|_| RED.udp((40_000, 53), b"?"))) {
-            assert_eq!(capture.write(Nanos::from_secs(1), &frame), 0);
-        }
-        assert_eq!(capture.flush(), 0);
+        let undeclared = (0..UNDECLARED).map(|_| RED.udp((40_000, 53), b"?"));
+        write_capture(&at("red.pcap"), Nanos::from_secs(1), pings.chain(undeclared));
         fs::create_dir(at("policy")).unwrap();
         let red = format!("pcap:rx={},tx={}", at("red.pcap").display(), at("red.out").display());
-        fs::write(at("policy/all.yaml"), POLICY.replace("RED", &red)).unwrap();
+        let fabric = one_tenant_fabric("memory:", &red);
+        fs::write(at("policy/all.yaml"), format!("{fabric}---\n{ONE_TENANT}{RULES}")).unwrap();
         let mut command = Command::new(programs().join("floodwayd"));
         command.arg("--policy").arg(at("policy")).arg("--socket").arg(at("sock")).arg("--watch");
         command.args(["--idle-sleep-us", "200", "--flows", "1024", "--buffers", "1024"]);

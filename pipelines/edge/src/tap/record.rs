@@ -9,7 +9,7 @@ use program::{
 use tables::connection::Stage;
 use tables::flow::FlowKey;
 
-use crate::action::{Action, Target};
+use crate::action::Action;
 use crate::lanes::Fate;
 use crate::{Tables, key, record};
 
@@ -65,9 +65,8 @@ impl Decision {
     /// Of a reply it is what the program says of its opener.
     pub(super) fn of(tables: &Tables, flow: &FlowKey, entry: Option<&Entry>) -> Self {
         let reply = entry.is_some_and(|entry| entry.action.is_reply());
-        let refused = match entry.map(|entry| entry.action.target()) {
-            Some(Target::Drop(reason)) => Some(reason),
-            Some(Target::Port(_) | Target::Tunnel(_)) => None,
+        let refused = match entry {
+            Some(entry) => entry.action.refusal(),
             None => crate::decide(tables, flow).err().map(|refused| refused.reason),
         };
         Self { refused, reply, rule: record::rule(tables, flow, reply) }
