@@ -3,8 +3,9 @@
 use std::{fmt::Write, net::IpAddr};
 
 use ipnet::IpNet;
-use program::Service;
 use proptest::{collection::vec, option, prelude::*, sample::select};
+
+use super::packet::Packet;
 
 /// Of IPv4; IPv6 is the same with other letters.
 const NETS: [&str; 5] = ["0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "10.2.0.0/16", "10.2.0.7/32"];
@@ -38,37 +39,9 @@ pub struct World {
     stages: [[[Option<Vec<Rule>>; 3]; 2]; 2],
 }
 
-#[derive(Clone, Debug)]
-pub struct Packet {
-    pub is_egress: bool,
-    pub peer: IpAddr,
-    protocol: u8,
-    src_port: u16,
-    dst_port: u16,
-}
-
-impl Packet {
-    pub fn service(&self) -> Service {
-        match self.protocol {
-            6 => Service::Tcp(self.dst_port),
-            // Port 4791 is RoCEv2, to whatever queue pair.
-            17 if self.dst_port == 4791 => Service::Roce(17),
-            17 => Service::Udp(self.dst_port),
-            1 => Service::Icmp(8, 0),
-            58 => Service::Icmpv6(128, 0),
-            other => Service::Opaque(other),
-        }
-    }
-
-    fn own(&self) -> IpAddr {
-        if self.peer.is_ipv4() { "10.1.0.10" } else { "fd00::10" }.parse().unwrap()
-    }
-}
-
 impl Rule {
     fn matches(&self, packet: &Packet) -> bool {
-        let (src, dst) =
-            if packet.is_egress { (packet.own(), packet.peer) } else { (packet.peer, packet.own()) };
+        let (src, dst) = packet.ends();
         let has_ports = matches!(packet.protocol, 6 | 17);
         let port = |port| if has_ports { port } else { 0 };
         let within = |nets: &Option<Vec<String>>, address: IpAddr| match nets {

@@ -11,6 +11,7 @@ mod nico;
 mod nico_model;
 mod ovn;
 mod ovn_model;
+mod packet;
 mod security_groups;
 
 use std::net::IpAddr;

@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use program::Service;
 use proptest::{collection::vec, option, prelude::*, sample::select};
+
+use super::packet::Packet;
 
 const NETS: [&str; 4] = ["0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "10.2.0.7/32"];
 const NETS_V6: [&str; 2] = ["::/0", "fd00::/16"];
@@ -28,37 +29,6 @@ pub struct Rule {
 pub struct World {
     rules: Vec<Rule>,
     is_stateful: bool,
-}
-
-#[derive(Clone, Debug)]
-pub struct Packet {
-    pub is_egress: bool,
-    pub peer: IpAddr,
-    protocol: u8,
-    src_port: u16,
-    dst_port: u16,
-}
-
-impl Packet {
-    pub fn service(&self) -> Service {
-        match self.protocol {
-            6 => Service::Tcp(self.dst_port),
-            17 if self.dst_port == 4791 => Service::Roce(17),
-            17 => Service::Udp(self.dst_port),
-            1 => Service::Icmp(8, 0),
-            58 => Service::Icmpv6(128, 0),
-            other => Service::Opaque(other),
-        }
-    }
-
-    fn reply(&self) -> Self {
-        Self { is_egress: !self.is_egress, src_port: self.dst_port, dst_port: self.src_port, ..self.clone() }
-    }
-
-    fn ends(&self) -> (IpAddr, IpAddr) {
-        let own = if self.peer.is_ipv4() { "10.1.0.10" } else { "fd00::10" }.parse().unwrap();
-        if self.is_egress { (own, self.peer) } else { (self.peer, own) }
-    }
 }
 
 impl Rule {
