@@ -52,19 +52,19 @@ fn at_most(per_packet: u64) -> LibraryBenchmarkConfig {
 }
 
 #[library_benchmark]
-#[bench::udp(args = (Transport::Udp), setup = from_host, config = at_most(825))]
-#[bench::tcp(args = (Transport::Tcp), setup = from_host, config = at_most(1035))]
-#[bench::roce(args = (Transport::Roce), setup = from_host, config = at_most(961))]
-#[bench::udp_from_fabric(args = (Transport::Udp), setup = from_fabric, config = at_most(1013))]
-#[bench::tcp_from_fabric(args = (Transport::Tcp), setup = from_fabric, config = at_most(1224))]
+#[bench::udp(args = (Transport::Udp), setup = from_host, config = at_most(745))]
+#[bench::tcp(args = (Transport::Tcp), setup = from_host, config = at_most(873))]
+#[bench::roce(args = (Transport::Roce), setup = from_host, config = at_most(867))]
+#[bench::udp_from_fabric(args = (Transport::Udp), setup = from_fabric, config = at_most(891))]
+#[bench::tcp_from_fabric(args = (Transport::Tcp), setup = from_fabric, config = at_most(1020))]
 fn hit(stage: Stage) -> Stage {
     run(stage)
 }
 
 #[library_benchmark]
-#[bench::udp(args = (0, Transport::Udp), setup = unknown, config = at_most(3170))]
-#[bench::rules_10_000(args = (10_000, Transport::Udp), setup = unknown, config = at_most(3440))]
-#[bench::roce(args = (0, Transport::Roce), setup = unknown, config = at_most(3825))]
+#[bench::udp(args = (0, Transport::Udp), setup = unknown, config = at_most(2983))]
+#[bench::rules_10_000(args = (10_000, Transport::Udp), setup = unknown, config = at_most(3256))]
+#[bench::roce(args = (0, Transport::Roce), setup = unknown, config = at_most(3657))]
 fn miss(stage: Stage) -> Stage {
     run(stage)
 }

@@ -67,6 +67,24 @@ fn what_is_outside_the_windows_is_dropped() {
     rig.assert_balanced();
 }
 
+/// Whoever forges segments neither keeps a connection's entry alive nor is counted as a part of it.
+#[test]
+fn what_a_connection_refuses_keeps_nothing_alive() {
+    let mut rig = demo();
+    open(&mut rig);
+    let packets = |rig: &mut Rig| rig.flows().iter().map(|flow| flow.packets).collect::<Vec<_>>();
+    assert_eq!(packets(&mut rig), [2, 1]);
+    for _ in 0..7 {
+        rig.now = rig.now + Nanos::from_secs(1000);
+        assert!(!comes_in(&mut rig, &back("A", (9_000_000, 1001))));
+    }
+    assert_eq!(packets(&mut rig), [2, 1]);
+    rig.now = rig.now + Nanos::from_secs(441);
+    rig.settle();
+    assert_eq!(packets(&mut rig), [0; 0], "idle for 2 h 4 min");
+    rig.assert_balanced();
+}
+
 #[test]
 fn an_answer_to_another_syn_is_dropped() {
     let mut rig = demo();

@@ -7,147 +7,149 @@ use tables::flow::FlowKey;
 use wire::checksum::{Check, verify_l4};
 use wire::{Flags, Fragment, L3, L4, Mac, Parsed, ecn, vxlan};
 
+use crate::Tables;
 use crate::key;
-use crate::lanes::Fate;
+use crate::lane::{Fate, Lane};
 use crate::tables::{PortView, Role, UplinkView};
-use crate::{Edge, Tables};
 
-impl Edge {
-    /// Fills the lanes of a burst from `port`.
-    pub(crate) fn classify<B: Buf>(
-        &mut self,
-        tables: &Tables,
-        port: PortId,
-        burst: &mut Burst<B>,
-        ledger: &mut Ledger,
-    ) {
-        self.lanes.port = port;
-        self.lanes.account = [Account::Port(port); packet::BURST];
-        burst.iter().for_each(Buf::prefetch);
-        match tables.port(port) {
-            Some(view) if view.role == Role::Tenant => {
-                for (lane, buf) in burst.iter_mut().enumerate() {
-                    self.lanes.fate[lane] = self.classify_host(view, port, lane, buf);
-                }
+/// Fills a lane for each packet of a burst from `port`.
+pub(crate) fn classify<B: Buf>(
+    tables: &Tables,
+    port: PortId,
+    lanes: &mut [Lane],
+    burst: &mut Burst<B>,
+    ledger: &mut Ledger,
+) {
+    burst.iter().for_each(Buf::prefetch);
+    let packets = lanes.iter_mut().zip(burst.iter_mut());
+    match (tables.port(port), &tables.uplink) {
+        (Some(view), _) if view.role == Role::Tenant => {
+            for (lane, buf) in packets {
+                lane.account = Account::Port(port);
+                lane.fate = classify_host(view, port, lane, buf);
             }
-            Some(PortView { role: Role::Uplink, .. }) if tables.uplink.is_some() => {
-                let mut outer = OuterMemo::default();
-                for (lane, buf) in burst.iter_mut().enumerate() {
-                    self.lanes.fate[lane] = self.classify_fabric(tables, &mut outer, lane, buf, ledger);
-                }
+        }
+        (Some(PortView { role: Role::Uplink, .. }), Some(uplink)) => {
+            let mut outer = OuterMemo::default();
+            for (lane, buf) in packets {
+                lane.account = Account::Port(port);
+                lane.fate = classify_fabric(tables, uplink, &mut outer, lane, buf, ledger);
             }
-            _ => self.lanes.fate = [Fate::Drop(DropReason::NoTenant); packet::BURST],
+        }
+        _ => {
+            for (lane, _) in packets {
+                lane.account = Account::Port(port);
+                lane.fate = Fate::Drop(DropReason::NoTenant);
+            }
         }
     }
+}
 
-    /// A packet from a tenant's host.
-    #[inline]
-    fn classify_host<B: Buf>(&mut self, view: &PortView, port: PortId, lane: usize, buf: &mut B) -> Fate {
-        let parsed = &mut self.lanes.parsed[lane];
-        if wire::parse_into(buf.bytes(), parsed).is_err() {
-            return Fate::Drop(DropReason::Malformed);
-        }
-        if parsed.vlan.count() != 0 && !strip_priority_tag(buf, parsed) {
-            return Fate::Drop(DropReason::UnexpectedVlan);
-        }
-        if mac_at(buf.bytes(), 6) != view.mac {
-            return Fate::Drop(DropReason::SpoofedMac);
-        }
-        self.enter_tenant(lane, buf.bytes(), view.tenant, Ingress::Port(port))
+/// A packet from a tenant's host.
+#[inline]
+fn classify_host<B: Buf>(view: &PortView, port: PortId, lane: &mut Lane, buf: &mut B) -> Fate {
+    let parsed = &mut lane.parsed;
+    if wire::parse_into(buf.bytes(), parsed).is_err() {
+        return Fate::Drop(DropReason::Malformed);
     }
+    if parsed.vlan.count() != 0 && !strip_priority_tag(buf, parsed) {
+        return Fate::Drop(DropReason::UnexpectedVlan);
+    }
+    if mac_at(buf.bytes(), 6) != view.mac {
+        return Fate::Drop(DropReason::SpoofedMac);
+    }
+    enter_tenant(lane, buf.bytes(), view.tenant, Ingress::Port(port))
+}
 
-    /// A packet from the uplink: a tunnel's end, or something for this box.
-    #[inline]
-    fn classify_fabric<B: Buf>(
-        &mut self,
-        tables: &Tables,
-        memo: &mut OuterMemo,
-        lane: usize,
-        buf: &mut B,
-        ledger: &mut Ledger,
-    ) -> Fate {
-        let Some(uplink) = &tables.uplink else { return Fate::Drop(DropReason::NoTenant) };
-        let mut outer = Parsed::EMPTY;
-        if wire::parse_into(buf.bytes(), &mut outer).is_err() {
-            return Fate::Drop(DropReason::Malformed);
-        }
-        if outer.l4 != L4::Udp || outer.dst_port != vxlan::PORT {
-            self.lanes.parsed[lane] = outer;
-            return classify_underlay(uplink, buf.bytes(), &outer);
-        }
-        let header = match self.open_tunnel(tables, uplink, memo, &outer, buf.bytes()) {
-            Ok(header) => header,
-            Err(reason) => return Fate::Drop(reason),
-        };
-        self.lanes.account[lane] = Account::Tenant(header.tenant);
-        buf.truncate(usize::from(header.inner.end));
-        buf.trim_front(usize::from(header.inner.offset));
-        let mut tally = Tally::default();
-        tally.add(buf.bytes().len());
-        ledger.received(self.lanes.account[lane], tally);
-        let inner = &mut self.lanes.parsed[lane];
-        if wire::parse_into(buf.bytes(), inner).is_err() {
-            return Fate::Drop(DropReason::Malformed);
-        }
-        if inner.vlan.count() != 0 {
-            return Fate::Drop(DropReason::UnexpectedVlan);
-        }
-        if header.outer_tos & 3 != 0 && !ecn::apply_decap(buf.bytes_mut(), inner, header.outer_tos) {
-            return Fate::Drop(DropReason::IllegalEcn);
-        }
-        self.enter_tenant(lane, buf.bytes(), header.tenant, Ingress::Vtep(header.vtep))
+/// A packet from the uplink: a tunnel's end, or something for this box.
+#[inline]
+fn classify_fabric<B: Buf>(
+    tables: &Tables,
+    uplink: &UplinkView,
+    memo: &mut OuterMemo,
+    lane: &mut Lane,
+    buf: &mut B,
+    ledger: &mut Ledger,
+) -> Fate {
+    let mut outer = Parsed::EMPTY;
+    if wire::parse_into(buf.bytes(), &mut outer).is_err() {
+        return Fate::Drop(DropReason::Malformed);
     }
+    if outer.l4 != L4::Udp || outer.dst_port != vxlan::PORT {
+        lane.parsed = outer;
+        return classify_underlay(uplink, buf.bytes(), &outer);
+    }
+    let header = match open_tunnel(tables, uplink, memo, &outer, buf.bytes()) {
+        Ok(header) => header,
+        Err(reason) => return Fate::Drop(reason),
+    };
+    lane.account = Account::Tenant(header.tenant);
+    buf.truncate(usize::from(header.inner.end));
+    buf.trim_front(usize::from(header.inner.offset));
+    let mut tally = Tally::default();
+    tally.add(buf.bytes().len());
+    ledger.received(lane.account, tally);
+    let inner = &mut lane.parsed;
+    if wire::parse_into(buf.bytes(), inner).is_err() {
+        return Fate::Drop(DropReason::Malformed);
+    }
+    if inner.vlan.count() != 0 {
+        return Fate::Drop(DropReason::UnexpectedVlan);
+    }
+    if header.outer_tos & 3 != 0 && !ecn::apply_decap(buf.bytes_mut(), inner, header.outer_tos) {
+        return Fate::Drop(DropReason::IllegalEcn);
+    }
+    enter_tenant(lane, buf.bytes(), header.tenant, Ingress::Vtep(header.vtep))
+}
 
-    /// Checks the headers of a VXLAN packet, outermost first.
-    #[inline]
-    fn open_tunnel(
-        &self,
-        tables: &Tables,
-        uplink: &UplinkView,
-        memo: &mut OuterMemo,
-        outer: &Parsed,
-        frame: &[u8],
-    ) -> Result<TunnelHeader, DropReason> {
-        if outer.vlan.count() != 0 {
-            return Err(DropReason::UnexpectedVlan);
-        }
-        let (src, dst) = key::addresses(frame, outer).ok_or(DropReason::Malformed)?;
-        if mac_at(frame, 0) != uplink.mac || !uplink.is_ours(dst) {
-            return Err(DropReason::NotForUs);
-        }
-        let vtep = memo.vtep(tables, src).ok_or(DropReason::UnknownVtep)?;
-        if has_udp_checksum(frame, outer) && verify_l4(frame, outer) != Check::Right {
-            // A fragment's checksum covers what is not here.
-            let whole = outer.fragment == Fragment::None;
-            return Err(if whole { DropReason::OuterChecksum } else { DropReason::OuterFragment });
-        }
-        let inner = vxlan::decap(frame, outer).map_err(|error| match error {
-            wire::Malformed::VxlanFlags => DropReason::VxlanFlags,
-            wire::Malformed::VxlanFragment => DropReason::OuterFragment,
-            _ => DropReason::Malformed,
-        })?;
-        let tenant = memo.tenant(tables, inner.vni.get()).ok_or(DropReason::UnknownVni)?;
-        let outer_tos = outer.tos(frame).unwrap_or(0);
-        Ok(TunnelHeader { tenant, vtep, outer_tos, inner })
+/// Checks the headers of a VXLAN packet, outermost first.
+#[inline]
+fn open_tunnel(
+    tables: &Tables,
+    uplink: &UplinkView,
+    memo: &mut OuterMemo,
+    outer: &Parsed,
+    frame: &[u8],
+) -> Result<TunnelHeader, DropReason> {
+    if outer.vlan.count() != 0 {
+        return Err(DropReason::UnexpectedVlan);
     }
+    let (src, dst) = key::addresses(frame, outer).ok_or(DropReason::Malformed)?;
+    if mac_at(frame, 0) != uplink.mac || !uplink.is_ours(dst) {
+        return Err(DropReason::NotForUs);
+    }
+    let vtep = memo.vtep(tables, src).ok_or(DropReason::UnknownVtep)?;
+    if has_udp_checksum(frame, outer) && verify_l4(frame, outer) != Check::Right {
+        // A fragment's checksum covers what is not here.
+        let whole = outer.fragment == Fragment::None;
+        return Err(if whole { DropReason::OuterChecksum } else { DropReason::OuterFragment });
+    }
+    let inner = vxlan::decap(frame, outer).map_err(|error| match error {
+        wire::Malformed::VxlanFlags => DropReason::VxlanFlags,
+        wire::Malformed::VxlanFragment => DropReason::OuterFragment,
+        _ => DropReason::Malformed,
+    })?;
+    let tenant = memo.tenant(tables, inner.vni.get()).ok_or(DropReason::UnknownVni)?;
+    let outer_tos = outer.tos(frame).unwrap_or(0);
+    Ok(TunnelHeader { tenant, vtep, outer_tos, inner })
+}
 
-    /// Puts a packet, which is parsed, into its tenant's lane: the same for both directions. Parser and key write to
-    /// the lane in place: a copy right behind small writes would wait for them.
-    #[inline(always)]
-    fn enter_tenant(&mut self, lane: usize, frame: &[u8], tenant: TenantId, ingress: Ingress) -> Fate {
-        let (parsed, key) = (&self.lanes.parsed[lane], &mut self.lanes.key[lane]);
-        if !matches!(parsed.l3, L3::Ipv4 | L3::Ipv6) {
-            *key = key::anonymous(tenant, ingress);
-            let arp = parsed.l3 == L3::Arp;
-            return if arp { Fate::Special } else { Fate::Drop(DropReason::UnsupportedEtherType) };
-        }
-        key::read(key, frame, parsed, tenant, ingress);
-        let odd = is_source_routed(parsed) | ((frame[0] | frame[6]) & 1 != 0);
-        if odd | matches!(parsed.l4, L4::Icmp | L4::Icmpv6) | (parsed.fragment != Fragment::None) {
-            return classify_odd(frame, parsed, key);
-        }
-        Fate::LookUp
+/// Puts a packet, which is parsed, into its tenant's lane: the same for both directions. Parser and key write to the lane in
+/// place: a copy right behind small writes would wait for them.
+#[inline(always)]
+fn enter_tenant(lane: &mut Lane, frame: &[u8], tenant: TenantId, ingress: Ingress) -> Fate {
+    let Lane { parsed, key, .. } = lane;
+    if !matches!(parsed.l3, L3::Ipv4 | L3::Ipv6) {
+        *key = key::anonymous(tenant, ingress);
+        let arp = parsed.l3 == L3::Arp;
+        return if arp { Fate::Special } else { Fate::Drop(DropReason::UnsupportedEtherType) };
     }
+    key::read(key, frame, parsed, tenant, ingress);
+    let odd = is_source_routed(parsed) | ((frame[0] | frame[6]) & 1 != 0);
+    if odd | matches!(parsed.l4, L4::Icmp | L4::Icmpv6) | (parsed.fragment != Fragment::None) {
+        return classify_odd(frame, parsed, key);
+    }
+    Fate::LookUp
 }
 
 /// Source routes of either version: a sender that picks the path goes around the rules.

@@ -9,6 +9,7 @@ use program::{Answers, DropReason, Hop, Ingress, Place, Tenant};
 use wire::{Mac, build};
 
 use crate::classify::mac_at;
+use crate::lane::Lane;
 use crate::nd::{self, Advert, Nd};
 use crate::{Edge, Tables};
 
@@ -17,7 +18,7 @@ impl Edge {
         &mut self,
         tables: &Tables,
         tenant: &Tenant,
-        lane: usize,
+        lane: &Lane,
         buf: B::Buf,
         io: &mut Io<B>,
     ) {
@@ -27,7 +28,7 @@ impl Edge {
                     build::arp_reply(frame, &request, owner)
                 });
             }
-            Err(reason) => io.ledger.dropped(self.lanes.account[lane], reason),
+            Err(reason) => io.ledger.dropped(lane.account, reason),
         }
     }
 
@@ -36,15 +37,15 @@ impl Edge {
         &self,
         tables: &Tables,
         tenant: &Tenant,
-        lane: usize,
+        lane: &Lane,
         frame: &[u8],
     ) -> Result<(Mac, wire::arp::Arp), DropReason> {
-        let arp = *self.lanes.parsed[lane].arp(frame).ok_or(DropReason::Malformed)?;
+        let arp = *lane.parsed.arp(frame).ok_or(DropReason::Malformed)?;
         let (sender, target) = (IpAddr::from(arp.sender_ip), IpAddr::from(arp.target_ip));
         if arp.sender_mac != mac_at(frame, 6) {
             return Err(DropReason::SpoofedArp);
         }
-        let ingress = self.lanes.ingress(lane);
+        let ingress = lane.ingress();
         let is_probe = arp.is_probe();
         if !is_probe && !is_genuine(tables, tenant, ingress, sender, arp.sender_mac) {
             return Err(DropReason::SpoofedArp);
@@ -60,7 +61,7 @@ impl Edge {
         &mut self,
         tables: &Tables,
         tenant: &Tenant,
-        lane: usize,
+        lane: &Lane,
         buf: B::Buf,
         io: &mut Io<B>,
     ) {
@@ -68,7 +69,7 @@ impl Edge {
             Ok(advert) => {
                 self.rewrite_and_send_back(tables, lane, buf, io, |frame| advert.write(frame));
             }
-            Err(reason) => io.ledger.dropped(self.lanes.account[lane], reason),
+            Err(reason) => io.ledger.dropped(lane.account, reason),
         }
     }
 
@@ -77,11 +78,11 @@ impl Edge {
         &self,
         tables: &Tables,
         tenant: &Tenant,
-        lane: usize,
+        lane: &Lane,
         frame: &[u8],
     ) -> Result<Advert, DropReason> {
-        let message = nd::read(frame, &self.lanes.parsed[lane])?;
-        let ingress = self.lanes.ingress(lane);
+        let message = nd::read(frame, &lane.parsed)?;
+        let ingress = lane.ingress();
         let src_mac = mac_at(frame, 6);
         let (src, target, link_mac) = match message {
             Nd::Router => return Err(DropReason::RouterAdvertisement),

@@ -9,6 +9,7 @@ use wire::{L3, Mac, Parsed};
 
 use crate::action::{Action, Target};
 use crate::classify::mac_at;
+use crate::lane::Lane;
 use crate::tables::Tunnel;
 use crate::{Edge, Tables};
 
@@ -26,7 +27,7 @@ impl Edge {
     pub(crate) fn forward<B: Backend>(
         &mut self,
         tables: &Tables,
-        lane: usize,
+        lane: &Lane,
         buf: B::Buf,
         action: Action,
         io: &mut Io<B>,
@@ -36,7 +37,7 @@ impl Edge {
         match action.target() {
             Target::Tunnel(index) => {
                 let Some(tunnel) = tables.tunnels.get(index as usize) else {
-                    return io.ledger.dropped(self.lanes.account[lane], DropReason::NoRoute);
+                    return io.ledger.dropped(lane.account, DropReason::NoRoute);
                 };
                 let way = Way { gateway_mac: tunnel.gateway_mac, dst_mac, mtu: tunnel.mtu };
                 if let Some(buf) = self.make_ready(tables, lane, buf, &way, io, now) {
@@ -45,14 +46,14 @@ impl Edge {
             }
             Target::Port(port) => {
                 let Some(view) = tables.port(port) else {
-                    return io.ledger.dropped(self.lanes.account[lane], DropReason::NoRoute);
+                    return io.ledger.dropped(lane.account, DropReason::NoRoute);
                 };
                 let way = Way { gateway_mac: view.gateway_mac, dst_mac, mtu: view.mtu };
                 if let Some(buf) = self.make_ready(tables, lane, buf, &way, io, now) {
                     io.outbox.push(port, buf, &mut io.ledger);
                 }
             }
-            Target::Drop(reason) => io.ledger.dropped(self.lanes.account[lane], reason),
+            Target::Drop(reason) => io.ledger.dropped(lane.account, reason),
         }
     }
 
@@ -61,13 +62,13 @@ impl Edge {
     fn make_ready<B: Backend>(
         &mut self,
         tables: &Tables,
-        lane: usize,
+        lane: &Lane,
         mut buf: B::Buf,
         way: &Way,
         io: &mut Io<B>,
         now: Nanos,
     ) -> Option<B::Buf> {
-        let parsed = &self.lanes.parsed[lane];
+        let parsed = &lane.parsed;
         // Padding behind the IP packet is the last wire's, not the packet's.
         buf.truncate(usize::from(parsed.end));
         if parsed.end - parsed.l3_offset > way.mtu {
@@ -77,7 +78,7 @@ impl Edge {
         match hop(buf.bytes_mut(), parsed, way) {
             Ok(()) => return Some(buf),
             Err(DropReason::TtlExpired) => self.refuse(tables, lane, buf, IcmpError::TimeExceeded, io, now),
-            Err(reason) => io.ledger.dropped(self.lanes.account[lane], reason),
+            Err(reason) => io.ledger.dropped(lane.account, reason),
         }
         None
     }
@@ -88,13 +89,13 @@ impl Edge {
     pub(crate) fn encapsulate<B: Backend>(
         &mut self,
         tables: &Tables,
-        lane: usize,
+        lane: &Lane,
         mut buf: B::Buf,
         tunnel: &Tunnel,
         entropy: u16,
         io: &mut Io<B>,
     ) {
-        let account = self.lanes.account[lane];
+        let account = lane.account;
         let Some(uplink) = &tables.uplink else {
             return io.ledger.dropped(account, DropReason::NoRoute);
         };
@@ -102,7 +103,7 @@ impl Edge {
             return io.ledger.dropped(account, DropReason::UnresolvedNextHop);
         };
         let inner_len = buf.bytes().len();
-        let tos = outer_tos(self.lanes.parsed[lane].tos(buf.bytes()).unwrap_or(0), uplink.dscp);
+        let tos = outer_tos(lane.parsed.tos(buf.bytes()).unwrap_or(0), uplink.dscp);
         if !buf.prepend(tunnel.template.len()) {
             return io.ledger.dropped(account, DropReason::NoBuffer);
         }

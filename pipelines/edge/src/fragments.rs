@@ -11,7 +11,7 @@ use tables::flow::FlowKey;
 use tables::fragments::{Later, Loss, Piece};
 use wire::Fragment;
 
-use crate::lanes::Fate;
+use crate::lane::{Fate, Lane};
 use crate::{DATAGRAM_BUDGET, Edge, Tables, decide, key};
 
 impl Edge {
@@ -20,22 +20,22 @@ impl Edge {
     pub(crate) fn fragment<B: Backend>(
         &mut self,
         tables: &Tables,
-        lane: usize,
+        lane: &mut Lane,
         buf: B::Buf,
         io: &mut Io<B>,
         now: Nanos,
     ) {
-        let key = self.lanes.key[lane];
+        let key = lane.key;
         if decide::is_for_gateway(tables, &key) {
             return self.for_gateway(tables, lane, buf, io);
         }
         // What has no way at all takes no room.
         if let Err(reason) = tables.way(&key::flow(&key)) {
-            return io.ledger.dropped(self.lanes.account[lane], reason);
+            return io.ledger.dropped(lane.account, reason);
         }
-        let parsed = &self.lanes.parsed[lane];
+        let parsed = &lane.parsed;
         let Some(part) = parsed.part(buf.bytes()) else {
-            return io.ledger.dropped(self.lanes.account[lane], DropReason::Malformed);
+            return io.ledger.dropped(lane.account, DropReason::Malformed);
         };
         // Routers send the fragments of one datagram by several hops: later ones show no ports.
         let id = key::datagram(&decide::by_any_hop(tables, &key), part.id);
@@ -49,24 +49,24 @@ impl Edge {
     fn first_fragment<B: Backend>(
         &mut self,
         tables: &Tables,
-        lane: usize,
+        lane: &mut Lane,
         buf: B::Buf,
         (id, piece): (&FlowKey, Piece),
         io: &mut Io<B>,
         now: Nanos,
     ) {
-        let flow = self.lanes.key[lane];
+        let flow = lane.key;
         let mut gone = |queue, loss| drop_all(queue, loss, &mut io.hold, &mut io.ledger);
         let mut queue = match self.datagrams.first(id, piece, &flow, now, &mut gone) {
             Ok(queue) => queue,
-            Err(loss) => return io.ledger.dropped(self.lanes.account[lane], reason(loss)),
+            Err(loss) => return io.ledger.dropped(lane.account, reason(loss)),
         };
-        self.lanes.fate[lane] = Fate::LookUp;
+        lane.fate = Fate::LookUp;
         self.judge(tables, lane, buf, io, now);
         while let Some(held) = io.hold.pop(&mut queue) {
-            self.lanes.account[lane] = held.account;
+            lane.account = held.account;
             // It was parsed when it came; the lane has been the first fragment's since.
-            match wire::parse_into(held.buf.bytes(), &mut self.lanes.parsed[lane]) {
+            match wire::parse_into(held.buf.bytes(), &mut lane.parsed) {
                 Ok(()) => self.follow(tables, lane, held.buf, &flow, io, now),
                 Err(_) => io.ledger.dropped(held.account, DropReason::Malformed),
             }
@@ -76,13 +76,13 @@ impl Edge {
     fn later_fragment<B: Backend>(
         &mut self,
         tables: &Tables,
-        lane: usize,
+        lane: &mut Lane,
         buf: B::Buf,
         (id, piece): (&FlowKey, Piece),
         io: &mut Io<B>,
         now: Nanos,
     ) {
-        let account = self.lanes.account[lane];
+        let account = lane.account;
         let mut gone = |queue, loss| drop_all(queue, loss, &mut io.hold, &mut io.ledger);
         match self.datagrams.later(id, piece, now, &mut gone) {
             Ok(Later::Follows(flow)) => self.follow(tables, lane, buf, &flow, io, now),
@@ -100,15 +100,16 @@ impl Edge {
     fn follow<B: Backend>(
         &mut self,
         tables: &Tables,
-        lane: usize,
+        lane: &mut Lane,
         buf: B::Buf,
         flow: &FlowKey,
         io: &mut Io<B>,
         now: Nanos,
     ) {
-        self.lanes.key[lane] = *flow;
+        lane.key = *flow;
         let slot = self.flows.find(self.flows.hash(flow), flow);
-        let known = slot.and_then(|slot| self.hit(tables, slot, lane, buf.bytes(), &mut io.ledger, now));
+        let known =
+            slot.and_then(|slot| self.hit_after_all(tables, slot, lane, buf.bytes(), &mut io.ledger, now));
         let action = known.unwrap_or_else(|| self.settle(tables, flow, now));
         self.forward(tables, lane, buf, action, io, now);
     }

@@ -9,7 +9,7 @@ use wire::L4;
 
 use crate::action::{Action, Target};
 use crate::decide::{self, decide};
-use crate::lanes::Fate;
+use crate::lane::{Fate, Lane};
 use crate::state::{first_timeout, idle, opens_connection};
 use crate::{Edge, Tables};
 
@@ -20,15 +20,14 @@ impl Edge {
     pub(crate) fn judge<B: Backend>(
         &mut self,
         tables: &Tables,
-        lane: usize,
+        lane: &mut Lane,
         buf: B::Buf,
         io: &mut Io<B>,
         now: Nanos,
     ) {
-        match self.lanes.fate[lane] {
+        match lane.fate {
             Fate::LookUp => {
-                let known = self.lanes.candidate[lane]
-                    .filter(|slot| self.flows.confirm(*slot, &self.lanes.key[lane]));
+                let known = lane.candidate.filter(|slot| self.flows.confirm(*slot, &lane.key));
                 let action = match known
                     .and_then(|slot| self.hit(tables, slot, lane, buf.bytes(), &mut io.ledger, now))
                 {
@@ -43,31 +42,32 @@ impl Edge {
             Fate::Fragment => self.fragment(tables, lane, buf, io, now),
             Fate::Special => self.special(tables, lane, buf, io, now),
             Fate::Underlay => self.underlay(tables, lane, buf, io, now),
-            Fate::Drop(reason) => io.ledger.dropped(self.lanes.account[lane], reason),
+            Fate::Drop(reason) => io.ledger.dropped(lane.account, reason),
         }
     }
 
     /// A packet of a known flow; `None` when the flow has been idle for too long, or when a new program says the
     /// opposite of what it remembers, which makes it a miss.
-    #[inline]
-    pub(crate) fn hit(
+    #[inline(always)]
+    fn hit(
         &mut self,
         tables: &Tables,
         slot: Slot,
-        lane: usize,
+        lane: &Lane,
         frame: &[u8],
         ledger: &mut Ledger,
         now: Nanos,
     ) -> Option<Action> {
-        if !self.flows.touch(slot, now, frame.len() as u64) {
+        let entry = self.flows.entry(slot);
+        if entry.is_expired(now) {
             return None;
         }
-        if self.lanes.parsed[lane].l4 == L4::Roce {
+        if lane.parsed.l4 == L4::Roce {
             let action = self.follow_roce(tables, slot, lane, frame, ledger, now);
             self.hits += u64::from(action.is_some());
             return action;
         }
-        let mut action = self.flows.entry(slot).action;
+        let mut action = entry.action;
         if action.generation != tables.generation() {
             action = self.decide_again(tables, slot, now)?;
         }
@@ -75,24 +75,39 @@ impl Edge {
         Some(self.tracked(tables, action, slot, lane, frame, now))
     }
 
-    /// The action, or the drop of a packet that does not fit the state of its flow.
+    /// As [`Edge::hit`], for those who ask seldom: the hot path has its own copy in line.
+    #[inline(never)]
+    pub(crate) fn hit_after_all(
+        &mut self,
+        tables: &Tables,
+        slot: Slot,
+        lane: &Lane,
+        frame: &[u8],
+        ledger: &mut Ledger,
+        now: Nanos,
+    ) -> Option<Action> {
+        self.hit(tables, slot, lane, frame, ledger, now)
+    }
+
+    /// The action, with the packet counted on its flow, or the drop of a packet that does not fit the flow's state: that one
+    /// keeps nothing alive.
     #[inline(always)]
     fn tracked(
         &mut self,
         tables: &Tables,
         action: Action,
         slot: Slot,
-        lane: usize,
+        lane: &Lane,
         frame: &[u8],
         now: Nanos,
     ) -> Action {
-        if action.refusal().is_some() {
-            return action;
+        if action.refusal().is_none()
+            && let Err(reason) = self.track(tables, slot, lane, frame)
+        {
+            return Action::drop(action.generation, reason);
         }
-        match self.track(tables, slot, lane, frame, now) {
-            Ok(()) => action,
-            Err(reason) => Action::drop(action.generation, reason),
-        }
+        self.flows.count(slot, now, frame.len() as u64);
+        action
     }
 
     /// A packet without an entry: the program decides, the table remembers. `None` when it is for the gateway that
@@ -101,14 +116,14 @@ impl Edge {
     fn miss<B: Backend>(
         &mut self,
         tables: &Tables,
-        lane: usize,
+        lane: &Lane,
         frame: &[u8],
         io: &mut Io<B>,
         now: Nanos,
     ) -> Option<Action> {
-        let (key, hash) = (self.lanes.key[lane], self.lanes.hash[lane]);
+        let (key, hash) = (lane.key, lane.hash);
         if let Some(slot) = self.flows.find(hash, &key)
-            && let Some(action) = self.hit(tables, slot, lane, frame, &mut io.ledger, now)
+            && let Some(action) = self.hit_after_all(tables, slot, lane, frame, &mut io.ledger, now)
         {
             // An earlier packet of this burst made the entry, or its tag hid behind another's.
             return Some(action);
@@ -117,7 +132,7 @@ impl Edge {
         if decide::is_for_gateway(tables, &key) {
             return None;
         }
-        let parsed = &self.lanes.parsed[lane];
+        let parsed = &lane.parsed;
         if parsed.l4 == L4::Roce {
             return Some(self.miss_roce(tables, lane, frame, &mut io.ledger, now));
         }
@@ -134,7 +149,7 @@ impl Edge {
         if let Some(log) = self.log.as_mut().filter(|_| tables.has_logs) {
             log.note(tables, &key, action, &mut io.ledger, now);
         }
-        let parsed = &self.lanes.parsed[lane];
+        let parsed = &lane.parsed;
         // A TCP connection begins with a SYN, unless the tenant's are picked up in their middle; what comes from the other
         // side of one that is known begins nothing.
         let may_open =
@@ -146,7 +161,7 @@ impl Edge {
         if !refused && has_reverse {
             self.forget_refused_replies(&reverses);
         }
-        match self.remember(tables, hash, &key, action, timeout, frame.len(), now) {
+        match self.remember(tables, hash, &key, action, timeout, now) {
             Remembered::At(slot) => {
                 if has_reverse {
                     self.introduce(&reverses, slot);
@@ -170,7 +185,6 @@ impl Edge {
     }
 
     /// Puts a decision into the table, if it is worth it and there is room.
-    #[allow(clippy::too_many_arguments)] // long: one call site, and every argument is another fact of the packet
     pub(crate) fn remember(
         &mut self,
         tables: &Tables,
@@ -178,7 +192,6 @@ impl Edge {
         key: &FlowKey,
         action: Action,
         timeout: Timeout,
-        bytes: usize,
         now: Nanos,
     ) -> Remembered {
         let timeout = match action.target() {
@@ -189,8 +202,8 @@ impl Edge {
             _ => timeout,
         };
         match self.flows.insert(hash, key, action, key.tenant, now, timeout) {
-            Ok(slot) if self.flows.touch(slot, now, bytes as u64) => Remembered::At(slot),
-            _ => Remembered::NoRoom,
+            Ok(slot) => Remembered::At(slot),
+            Err(_) => Remembered::NoRoom,
         }
     }
 

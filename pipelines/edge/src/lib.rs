@@ -19,7 +19,7 @@ mod forward;
 mod fragments;
 mod judge;
 mod key;
-mod lanes;
+mod lane;
 mod log;
 mod nd;
 mod next_hops;
@@ -55,7 +55,7 @@ pub use rules::Rules;
 pub use tables::{BuildError, Facts, Tables};
 pub use tap::{Filter, FilterError, Order, Tap, TapHandle, Trace, TraceRecord};
 
-use lanes::Lanes;
+use lane::Lane;
 use next_hops::NextHops;
 use state::State;
 
@@ -97,7 +97,8 @@ pub struct Edge {
     datagrams: Datagrams<Queue>,
     most_held: usize,
     qps: QpTable,
-    lanes: Box<Lanes>,
+    /// One for each packet of a burst.
+    lanes: Vec<Lane>,
     next_hops: NextHops,
     icmp_errors: Vec<RateLimit>,
     log: Option<Log>,
@@ -121,7 +122,7 @@ impl Edge {
             datagrams: Datagrams::new(limits.fragments, limit::TENANTS, seed),
             most_held: limits.fragments.waiting,
             qps: QpTable::new(limits.queue_pairs, limit::TENANTS, !seed),
-            lanes: Box::new(Lanes::new()),
+            lanes: Lane::burst(),
             next_hops: NextHops::new(board),
             icmp_errors: vec![RateLimit::new(ICMP_ERRORS_PER_SECOND, ICMP_ERROR_BURST); limit::TENANTS],
             log: None,
@@ -224,12 +225,14 @@ impl<B: Backend> Pipeline<B> for Edge {
         if self.tap.as_ref().is_some_and(Tap::is_armed) {
             return self.process_traced(tables, port, burst, io, now);
         }
-        let mut bufs = core::mem::take(burst);
-        self.classify(tables, port, &mut bufs, &mut io.ledger);
-        self.look_up(bufs.len());
-        for (lane, buf) in bufs.into_iter().enumerate() {
+        let mut lanes = core::mem::take(&mut self.lanes);
+        let used = &mut lanes[..burst.len()];
+        classify::classify(tables, port, used, burst, &mut io.ledger);
+        self.look_up(used);
+        for (lane, buf) in used.iter_mut().zip(burst.drain(..)) {
             self.judge(tables, lane, buf, io, now);
         }
+        self.lanes = lanes;
         self.count_burst(&mut io.ledger);
     }
 

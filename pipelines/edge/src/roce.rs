@@ -17,6 +17,7 @@ use wire::{Fragment, L4, Parsed, udp};
 use crate::action::{Action, Target};
 use crate::decide::{self, decide};
 use crate::judge::Remembered;
+use crate::lane::Lane;
 use crate::state::{State, idle};
 use crate::{Edge, Tables, key};
 
@@ -63,17 +64,20 @@ impl Edge {
         &mut self,
         tables: &Tables,
         slot: Slot,
-        lane: usize,
+        lane: &Lane,
         frame: &[u8],
         ledger: &mut Ledger,
         now: Nanos,
     ) -> Option<Action> {
         let action = self.flows.entry(slot).action;
         let member = Membership::from(self.flows.entry(slot).state);
-        let packet = read(frame, &self.lanes.parsed[lane]);
+        let packet = read(frame, &lane.parsed);
         let refusal = if action.generation == tables.generation() {
             match self.qps.record(member.link, &packet, member.answers_only, member.strict, now) {
-                Ok(_) => return Some(action),
+                Ok(_) => {
+                    self.flows.count(slot, now, frame.len() as u64);
+                    return Some(action);
+                }
                 Err(refusal) => Some(refusal),
             }
         } else {
@@ -90,14 +94,23 @@ impl Edge {
         &mut self,
         tables: &Tables,
         slot: Slot,
-        lane: usize,
+        lane: &Lane,
         frame: &[u8],
         refusal: Option<Refusal>,
         ledger: &mut Ledger,
         now: Nanos,
     ) -> Option<Action> {
+        match refusal {
+            Some(Refusal::OutOfOrder) => {
+                return Some(Action::drop(tables.generation(), DropReason::RoceOrder));
+            }
+            Some(Refusal::NotAnAnswer) => {
+                return Some(Action::drop(tables.generation(), DropReason::PolicyDefault));
+            }
+            _ => self.flows.count(slot, now, frame.len() as u64),
+        }
         let mut action = self.flows.entry(slot).action;
-        if is_management(&self.lanes.parsed[lane]) {
+        if is_management(&lane.parsed) {
             if refusal.is_none() {
                 action = self.decide_again(tables, slot, now)?;
             }
@@ -105,18 +118,16 @@ impl Edge {
         }
         match refusal {
             None => Some(self.decide_roce_again(tables, slot, lane, frame, ledger, now)),
-            Some(Refusal::OutOfOrder) => Some(Action::drop(tables.generation(), DropReason::RoceOrder)),
-            Some(Refusal::NotAnAnswer) => Some(Action::drop(tables.generation(), DropReason::PolicyDefault)),
             // What belonged to no pair may be an answer by now.
             Some(Refusal::Stale) if Membership::from(self.flows.entry(slot).state).link.is_none() => {
-                let packet = read(frame, &self.lanes.parsed[lane]);
-                match self.may_be_answer(&self.lanes.key[lane], &packet) {
+                let packet = read(frame, &lane.parsed);
+                match self.may_be_answer(&lane.key, &packet) {
                     true => Some(self.decide_roce_again(tables, slot, lane, frame, ledger, now)),
                     false => Some(action),
                 }
             }
             // Its pair has ended: whatever has the queue pair now is another flow.
-            Some(Refusal::Stale) => {
+            Some(_) => {
                 self.flows.remove(slot);
                 None
             }
@@ -128,14 +139,14 @@ impl Edge {
         &mut self,
         tables: &Tables,
         slot: Slot,
-        lane: usize,
+        lane: &Lane,
         frame: &[u8],
         ledger: &mut Ledger,
         now: Nanos,
     ) -> Action {
         let old = self.flows.entry(slot).action;
         let (action, member) = self.settle_roce(tables, lane, frame, ledger, now);
-        let action = decide::keep_hop(tables, &self.lanes.key[lane], action, old);
+        let action = decide::keep_hop(tables, &lane.key, action, old);
         let timeout = match action.target() {
             Target::Drop(_) if !action.is_policy_drop() => {
                 self.flows.remove(slot);
@@ -160,13 +171,13 @@ impl Edge {
     pub(crate) fn miss_roce(
         &mut self,
         tables: &Tables,
-        lane: usize,
+        lane: &Lane,
         frame: &[u8],
         ledger: &mut Ledger,
         now: Nanos,
     ) -> Action {
-        let (key, hash) = (self.lanes.key[lane], self.lanes.hash[lane]);
-        let manages = is_management(&self.lanes.parsed[lane]);
+        let (key, hash) = (lane.key, lane.hash);
+        let manages = is_management(&lane.parsed);
         let (action, member) = if manages {
             (self.settle(tables, &key, now), Membership::default())
         } else {
@@ -175,8 +186,11 @@ impl Edge {
         if let Some(log) = self.log.as_mut().filter(|_| tables.has_logs) {
             log.note(tables, &key, action, ledger, now);
         }
-        match self.remember(tables, hash, &key, action, idle::DATAGRAMS, frame.len(), now) {
-            Remembered::At(slot) => self.flows.entry_mut(slot).state = member.into(),
+        match self.remember(tables, hash, &key, action, idle::DATAGRAMS, now) {
+            Remembered::At(slot) => {
+                self.flows.entry_mut(slot).state = member.into();
+                self.flows.count(slot, now, frame.len() as u64);
+            }
             Remembered::NotWorthIt => {}
             Remembered::NoRoom => ledger.count(Gauge::Uncached, 1),
         }
@@ -187,12 +201,12 @@ impl Edge {
     fn settle_roce(
         &mut self,
         tables: &Tables,
-        lane: usize,
+        lane: &Lane,
         frame: &[u8],
         ledger: &mut Ledger,
         now: Nanos,
     ) -> (Action, Membership) {
-        let (key, parsed) = (self.lanes.key[lane], self.lanes.parsed[lane]);
+        let (key, parsed) = (lane.key, lane.parsed);
         let drop = |reason| (Action::drop(tables.generation(), reason), Membership::default());
         let setting =
             tables.program.tenant(TenantId(key.tenant)).map_or(Roce::default(), |tenant| tenant.roce);
@@ -284,13 +298,13 @@ impl Edge {
     fn manage_roce(
         &mut self,
         tables: &Tables,
-        lane: usize,
+        lane: &Lane,
         frame: &[u8],
         action: Action,
         ledger: &mut Ledger,
         now: Nanos,
     ) -> Action {
-        let (key, parsed) = (self.lanes.key[lane], self.lanes.parsed[lane]);
+        let (key, parsed) = (lane.key, lane.parsed);
         let Some(message) = cm::message(frame, &parsed).filter(|_| verify(frame, &parsed) == Check::Right)
         else {
             return action;

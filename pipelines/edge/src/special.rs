@@ -12,6 +12,7 @@ use wire::{Fragment, L3, L4, build};
 use crate::classify::mac_at;
 use crate::decide;
 use crate::key;
+use crate::lane::Lane;
 use crate::{Edge, Tables, echo, nd};
 
 /// The longest frame of ARP or neighbour discovery that floodway writes, in bytes.
@@ -19,24 +20,24 @@ pub(crate) const NEIGHBOUR_LEN: usize =
     if build::ND_FRAME_LEN > build::ARP_FRAME_LEN { build::ND_FRAME_LEN } else { build::ARP_FRAME_LEN };
 
 impl Edge {
-    /// Ends a lane of [`crate::lanes::Fate::Special`].
+    /// Ends a lane of [`crate::lane::Fate::Special`].
     #[cold]
     pub(crate) fn special<B: Backend>(
         &mut self,
         tables: &Tables,
-        lane: usize,
+        lane: &Lane,
         buf: B::Buf,
         io: &mut Io<B>,
         now: Nanos,
     ) {
-        let parsed = self.lanes.parsed[lane];
-        let Some(tenant) = tables.program.tenant(self.lanes.tenant(lane)) else {
-            return io.ledger.dropped(self.lanes.account[lane], DropReason::NoTenant);
+        let parsed = lane.parsed;
+        let Some(tenant) = tables.program.tenant(lane.tenant()) else {
+            return io.ledger.dropped(lane.account, DropReason::NoTenant);
         };
         match (parsed.l3, parsed.l4) {
             (L3::Arp, _) => self.arp(tables, tenant, lane, buf, io),
             (_, L4::Icmpv6) if nd::is_nd(buf.bytes(), &parsed) => self.nd(tables, tenant, lane, buf, io),
-            _ if buf.bytes()[0] & 1 != 0 => io.ledger.dropped(self.lanes.account[lane], DropReason::Group),
+            _ if buf.bytes()[0] & 1 != 0 => io.ledger.dropped(lane.account, DropReason::Group),
             _ => self.icmp_error(tables, lane, buf, io, now),
         }
     }
@@ -45,14 +46,14 @@ impl Edge {
     fn icmp_error<B: Backend>(
         &mut self,
         tables: &Tables,
-        lane: usize,
+        lane: &Lane,
         buf: B::Buf,
         io: &mut Io<B>,
         now: Nanos,
     ) {
-        let (key, parsed) = (self.lanes.key[lane], &self.lanes.parsed[lane]);
+        let (key, parsed) = (lane.key, &lane.parsed);
         if verify_l4(buf.bytes(), parsed) == Check::Wrong {
-            return io.ledger.dropped(self.lanes.account[lane], DropReason::Malformed);
+            return io.ledger.dropped(lane.account, DropReason::Malformed);
         }
         // It is for whoever sent what it quotes, and comes from where that went.
         let quoted = key::quoted(buf.bytes(), parsed, &key)
@@ -70,8 +71,8 @@ impl Edge {
         });
         let action = match decide::deliver_reply(tables, &key) {
             Ok(allowed) if related => allowed.action(tables, &key),
-            Ok(_) => return io.ledger.dropped(self.lanes.account[lane], DropReason::UnrelatedIcmpError),
-            Err(refused) => return io.ledger.dropped(self.lanes.account[lane], refused.reason),
+            Ok(_) => return io.ledger.dropped(lane.account, DropReason::UnrelatedIcmpError),
+            Err(refused) => return io.ledger.dropped(lane.account, refused.reason),
         };
         self.forward(tables, lane, buf, action, io, now);
     }
@@ -81,26 +82,26 @@ impl Edge {
     pub(crate) fn for_gateway<B: Backend>(
         &mut self,
         tables: &Tables,
-        lane: usize,
+        lane: &Lane,
         mut buf: B::Buf,
         io: &mut Io<B>,
     ) {
-        let key = self.lanes.key[lane];
+        let key = lane.key;
         let Ingress::Port(port) = key::ingress(&key) else {
-            return io.ledger.dropped(self.lanes.account[lane], DropReason::NoRoute);
+            return io.ledger.dropped(lane.account, DropReason::NoRoute);
         };
         let gateway_mac = tables.port(port).map(|view| view.gateway_mac);
         let refusal = if !tables.program.owns(port, key::src(&key)) {
             Some(DropReason::SpoofedAddress)
         } else if gateway_mac != Some(mac_at(buf.bytes(), 0)) {
             Some(DropReason::UnknownDestinationMac)
-        } else if !echo::reply_in_place(buf.bytes_mut(), &self.lanes.parsed[lane]) {
+        } else if !echo::reply_in_place(buf.bytes_mut(), &lane.parsed) {
             Some(DropReason::NoService)
         } else {
             None
         };
         match refusal {
-            Some(reason) => io.ledger.dropped(self.lanes.account[lane], reason),
+            Some(reason) => io.ledger.dropped(lane.account, reason),
             None => io.outbox.push(port, buf, &mut io.ledger),
         }
     }
@@ -111,7 +112,7 @@ impl Edge {
     pub(crate) fn refuse<B: Backend>(
         &mut self,
         tables: &Tables,
-        lane: usize,
+        lane: &Lane,
         buf: B::Buf,
         error: build::IcmpError,
         io: &mut Io<B>,
@@ -122,9 +123,9 @@ impl Edge {
             build::IcmpError::TimeExceeded => DropReason::TtlExpired,
             build::IcmpError::Prohibited => DropReason::PolicyDeny,
         };
-        io.ledger.dropped(self.lanes.account[lane], reason);
-        let parsed = self.lanes.parsed[lane];
-        let tenant_id = self.lanes.tenant(lane);
+        io.ledger.dropped(lane.account, reason);
+        let parsed = lane.parsed;
+        let tenant_id = lane.tenant();
         let Some(tenant) = tables.program.tenant(tenant_id) else { return };
         let family = |address: &&IpAddr| address.is_ipv4() == (parsed.l3 == L3::Ipv4);
         let Some(&gateway) = tenant.gateways.iter().find(family) else { return };
@@ -140,7 +141,7 @@ impl Edge {
             return;
         };
         answer.truncate(len);
-        let out = match self.lanes.ingress(lane) {
+        let out = match lane.ingress() {
             Ingress::Port(port) => port,
             Ingress::Vtep(_) => tables.uplink.as_ref().map_or(PortId(0), |uplink| uplink.port),
         };
@@ -151,22 +152,22 @@ impl Edge {
     pub(crate) fn rewrite_and_send_back<B: Backend>(
         &mut self,
         tables: &Tables,
-        lane: usize,
+        lane: &Lane,
         mut buf: B::Buf,
         io: &mut Io<B>,
         write: impl FnOnce(&mut [u8]) -> Result<usize, build::BuildError>,
     ) {
         match rewrite(&mut buf, write) {
             true => self.send_back(tables, lane, buf, io),
-            false => io.ledger.dropped(self.lanes.account[lane], DropReason::NoBuffer),
+            false => io.ledger.dropped(lane.account, DropReason::NoBuffer),
         }
     }
 
     /// Sends a frame to where the lane's packet came from.
     #[inline(never)]
-    fn send_back<B: Backend>(&mut self, tables: &Tables, lane: usize, buf: B::Buf, io: &mut Io<B>) {
-        let tenant = self.lanes.tenant(lane);
-        match self.lanes.ingress(lane) {
+    fn send_back<B: Backend>(&mut self, tables: &Tables, lane: &Lane, buf: B::Buf, io: &mut Io<B>) {
+        let tenant = lane.tenant();
+        match lane.ingress() {
             Ingress::Port(port) => io.outbox.push(port, buf, &mut io.ledger),
             Ingress::Vtep(vtep) => {
                 match tables.tunnel_to(tenant, vtep).and_then(|index| tables.tunnels.get(index as usize)) {
@@ -174,7 +175,7 @@ impl Edge {
                         let entropy = key::entropy(&key::anonymous(tenant, Ingress::Vtep(vtep)));
                         self.encapsulate(tables, lane, buf, tunnel, entropy, io);
                     }
-                    None => io.ledger.dropped(self.lanes.account[lane], DropReason::NoRoute),
+                    None => io.ledger.dropped(lane.account, DropReason::NoRoute),
                 }
             }
         }

@@ -17,6 +17,8 @@
 mod filter;
 mod record;
 
+use std::slice::from_mut;
+
 use engine::{Gauge, Head, Io, Journal, Ledger};
 use packet::{Backend, Buf, Burst, Nanos};
 use program::{PortId, TenantId};
@@ -24,7 +26,8 @@ use quiescent::ring::{Consumer, Producer, RingBuffer};
 use tables::flow::{FlowKey, Slot};
 use wire::{Fragment, L3, L4, Parsed};
 
-use crate::lanes::Fate;
+use crate::classify::classify;
+use crate::lane::{Fate, Lane};
 use crate::tables::Role;
 use crate::{Edge, Tables, decide, key};
 
@@ -191,21 +194,20 @@ impl Edge {
     ) {
         let Some(buf) = burst.first() else { return };
         let received = Head::of(buf.bytes(), tap.snap());
-        // What the first pass does not fill in is of an earlier packet.
-        (self.lanes.parsed[0], self.lanes.key[0]) = (Parsed::EMPTY, FlowKey::default());
-        self.classify(tables, port, burst, &mut io.ledger);
-        self.look_up(1);
+        let lane = &mut Lane::empty();
+        classify(tables, port, from_mut(lane), burst, &mut io.ledger);
+        self.look_up(from_mut(lane));
         let Some(buf) = burst.pop() else { return };
-        let seen = self.see(tables, received, buf.bytes());
+        let seen = see(tables, port, lane, received, buf.bytes());
         let hits = self.hits;
         if let Some(journal) = tap.watches(&seen, &mut io.ledger) {
             io.watch(journal);
         }
-        self.judge(tables, 0, buf, io, now);
+        self.judge(tables, lane, buf, io, now);
         let Some(journal) = io.watched() else { return };
         if let Some(armed) = tap.armed.as_ref().filter(|armed| armed.trace.filter.wants_outcome(&journal)) {
             // A later fragment has been given the key of its first.
-            let flow = self.lanes.key[0];
+            let flow = lane.key;
             let is_flow = matches!(seen.class, Class::Flow | Class::Fragment);
             let is_flow = is_flow && !decide::is_for_gateway(tables, &flow);
             let entry = if is_flow { self.entry(&flow) } else { None };
@@ -229,36 +231,36 @@ impl Edge {
         tap.journal = Some(journal);
     }
 
-    /// What is known of the packet in the first lane.
-    fn see(&self, tables: &Tables, received: Head, frame: &[u8]) -> Seen {
-        let (parsed, ours) = (self.lanes.parsed[0], self.lanes.key[0]);
-        let tenant = match self.lanes.account[0] {
-            engine::Account::Tenant(tenant) => Some(tenant),
-            engine::Account::Port(port) => {
-                tables.port(port).filter(|view| view.role == Role::Tenant).map(|view| view.tenant)
-            }
-        };
-        let class = Class::of(self.lanes.fate[0]);
-        let is_legible = self.lanes.fate[0] != Fate::Drop(program::DropReason::Malformed);
-        let key = (is_legible && matches!(parsed.l3, L3::Ipv4 | L3::Ipv6)).then(|| {
-            // A packet that was refused before it had a key has one here.
-            let mut read = FlowKey::default();
-            let ingress = match tenant {
-                Some(_) if ours != FlowKey::default() => key::ingress(&ours),
-                _ => program::Ingress::Port(self.lanes.port),
-            };
-            key::read(&mut read, frame, &parsed, tenant.unwrap_or_default(), ingress);
-            read
-        });
-        Seen { received, tenant, key, parsed: if is_legible { parsed } else { Parsed::EMPTY }, class }
-    }
-
     fn entry(&self, flow: &FlowKey) -> Option<Entry> {
         let slot = self.flows.find(self.flows.hash(flow), flow)?;
         let action = self.flows.entry(slot).action;
         let Slot(number) = slot;
         Some(Entry { slot: number, action, stage: self.stage(slot, flow, action) })
     }
+}
+
+/// What the first pass has found out about a packet.
+fn see(tables: &Tables, port: PortId, lane: &Lane, received: Head, frame: &[u8]) -> Seen {
+    let (parsed, ours) = (lane.parsed, lane.key);
+    let tenant = match lane.account {
+        engine::Account::Tenant(tenant) => Some(tenant),
+        engine::Account::Port(port) => {
+            tables.port(port).filter(|view| view.role == Role::Tenant).map(|view| view.tenant)
+        }
+    };
+    let class = Class::of(lane.fate);
+    let is_legible = lane.fate != Fate::Drop(program::DropReason::Malformed);
+    let key = (is_legible && matches!(parsed.l3, L3::Ipv4 | L3::Ipv6)).then(|| {
+        // A packet that was refused before it had a key has one here.
+        let mut read = FlowKey::default();
+        let ingress = match tenant {
+            Some(_) if ours != FlowKey::default() => key::ingress(&ours),
+            _ => program::Ingress::Port(port),
+        };
+        key::read(&mut read, frame, &parsed, tenant.unwrap_or_default(), ingress);
+        read
+    });
+    Seen { received, tenant, key, parsed: if is_legible { parsed } else { Parsed::EMPTY }, class }
 }
 
 /// RoCEv2's is told from UDP's, as rules do.

@@ -11,6 +11,7 @@ use wire::{L3, L4, Mac, Parsed, build};
 use crate::classify::mac_at;
 use crate::echo;
 use crate::key;
+use crate::lane::Lane;
 use crate::nd::{self, Advert, Nd};
 use crate::special::{NEIGHBOUR_LEN, rewrite};
 use crate::tables::UplinkView;
@@ -25,19 +26,19 @@ enum Outcome {
 }
 
 impl Edge {
-    /// Ends a lane of [`crate::lanes::Fate::Underlay`].
+    /// Ends a lane of [`crate::lane::Fate::Underlay`].
     #[cold]
     pub(crate) fn underlay<B: Backend>(
         &mut self,
         tables: &Tables,
-        lane: usize,
+        lane: &Lane,
         mut buf: B::Buf,
         io: &mut Io<B>,
         now: Nanos,
     ) {
-        let parsed = self.lanes.parsed[lane];
+        let parsed = lane.parsed;
         let Some(uplink) = &tables.uplink else {
-            return io.ledger.dropped(self.lanes.account[lane], DropReason::NoTenant);
+            return io.ledger.dropped(lane.account, DropReason::NoTenant);
         };
         let outcome = match (parsed.l3, parsed.l4) {
             _ if parsed.vlan.count() != 0 => Outcome::Ended(DropReason::UnexpectedVlan),
@@ -54,7 +55,7 @@ impl Edge {
         };
         match outcome {
             Outcome::Answered => io.outbox.push(uplink.port, buf, &mut io.ledger),
-            Outcome::Ended(reason) => io.ledger.dropped(self.lanes.account[lane], reason),
+            Outcome::Ended(reason) => io.ledger.dropped(lane.account, reason),
         }
     }
 
@@ -62,11 +63,11 @@ impl Edge {
         &mut self,
         tables: &Tables,
         uplink: &UplinkView,
-        lane: usize,
+        lane: &Lane,
         buf: &mut B,
         now: Nanos,
     ) -> Outcome {
-        let Some(&arp) = self.lanes.parsed[lane].arp(buf.bytes()) else {
+        let Some(&arp) = lane.parsed.arp(buf.bytes()) else {
             return Outcome::Ended(DropReason::Malformed);
         };
         let sender = IpAddr::from(arp.sender_ip);
@@ -84,11 +85,11 @@ impl Edge {
         &mut self,
         tables: &Tables,
         uplink: &UplinkView,
-        lane: usize,
+        lane: &Lane,
         buf: &mut B,
         now: Nanos,
     ) -> Outcome {
-        let message = match nd::read(buf.bytes(), &self.lanes.parsed[lane]) {
+        let message = match nd::read(buf.bytes(), &lane.parsed) {
             Ok(message) => message,
             Err(reason) => return Outcome::Ended(reason),
         };

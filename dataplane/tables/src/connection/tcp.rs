@@ -6,6 +6,7 @@
 //! of unknown scale: it is followed, but not checked.
 
 use wire::tcp::flag::{ACK, FIN, RST, SYN};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{Followed, Stage};
 
@@ -43,8 +44,8 @@ impl Segment {
     }
 }
 
-/// How far one side is. A number, so that a side is read from its words without a look at each value.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+/// How far one side is. A number, so that any three words are a side.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, FromBytes, IntoBytes, Immutable)]
 #[repr(transparent)]
 struct Phase(u8);
 
@@ -63,8 +64,9 @@ impl Phase {
     const RESET: Self = Self(5);
 }
 
-/// One side of a connection, as its sender.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// One side of a connection, as its sender. Of all zeros nothing was seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
 pub struct Side {
     /// The sequence number behind the highest that it sent.
     end: u32,
@@ -78,7 +80,8 @@ pub struct Side {
 }
 
 /// A side's window scale, and in its upper bits what there is to know of it besides.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable)]
+#[repr(transparent)]
 struct Scale(u8);
 
 impl Scale {
@@ -100,16 +103,16 @@ impl Scale {
 }
 
 impl Side {
-    /// From the three words of [`Side::to_words`].
-    pub const fn from_words([end, limit, rest]: [u32; 3]) -> Self {
-        let [low, high, phase, scale] = rest.to_le_bytes();
-        Self { end, limit, window: u16::from_le_bytes([low, high]), phase: Phase(phase), scale: Scale(scale) }
+    /// The side that lies in three words of an entry's state.
+    #[inline(always)]
+    pub const fn of(words: [u32; 3]) -> Self {
+        zerocopy::transmute!(words)
     }
 
-    /// As twelve bytes; all zero for a side of which nothing was seen.
-    pub const fn to_words(self) -> [u32; 3] {
-        let [low, high] = self.window.to_le_bytes();
-        [self.end, self.limit, u32::from_le_bytes([low, high, self.phase.0, self.scale.0])]
+    /// The same, to be changed where it lies: nothing is copied for the one number that most segments change.
+    #[inline(always)]
+    pub fn of_mut(words: &mut [u32; 3]) -> &mut Self {
+        zerocopy::transmute_mut!(words)
     }
 
     /// True when nothing was seen of it.
@@ -125,8 +128,13 @@ impl Side {
     /// True for a sequence number that is on its way, or was of late: an ICMP error that quotes another is none of this
     /// connection (RFC 5927, section 4.1).
     pub fn may_be_quoted(&self, other: &Self, seq: u32) -> bool {
-        self.is_unchecked(other)
-            || (at_most(seq, self.end) && at_most(self.end.wrapping_sub(other.reach(self)), seq))
+        let oldest = match self.phase {
+            // Nothing but its SYN is on its way.
+            Phase::OPENING => self.limit.wrapping_sub(1),
+            _ if self.is_unchecked(other) => return true,
+            _ => self.end.wrapping_sub(other.reach(self)),
+        };
+        at_most(oldest, seq) && at_most(seq, self.end)
     }
 
     /// The side that has sent this SYN.
@@ -178,20 +186,22 @@ impl Side {
 /// Lets a segment of `own` change both sides.
 #[inline]
 pub fn follow(own: &mut Side, other: &mut Side, segment: &Segment) -> Followed {
-    if is_ordinary(own, other, segment) {
-        // As below, but for all that cannot be.
-        if !is_in_window(own, other, segment) {
-            return Followed::OutOfWindow;
-        }
-        advance(own, other, segment);
-        return Followed::Same;
-    }
-    follow_odd(own, other, segment)
+    if follow_ordinary(own, other, segment) { Followed::Same } else { follow_odd(own, other, segment) }
 }
 
-/// Data or an acknowledgement on a connection that is open and checked: nearly every segment.
+/// As [`follow`], for what nearly every segment is: data or an acknowledgement within the windows of a connection that is open
+/// and checked. False, and nothing changed, for all others, which may be right nevertheless.
 #[inline(always)]
-pub(super) fn is_ordinary(own: &Side, other: &Side, segment: &Segment) -> bool {
+pub fn follow_ordinary(own: &mut Side, other: &mut Side, segment: &Segment) -> bool {
+    let ordinary = is_ordinary(own, other, segment) && is_in_window(own, other, segment);
+    if ordinary {
+        advance(own, other, segment);
+    }
+    ordinary
+}
+
+#[inline(always)]
+fn is_ordinary(own: &Side, other: &Side, segment: &Segment) -> bool {
     let scales = own.scale.0 | other.scale.0;
     let open = (own.phase == Phase::OPEN) & (other.phase == Phase::OPEN);
     open & (segment.flags & (SYN | FIN | RST | ACK) == ACK)

@@ -44,9 +44,9 @@ pub struct Entry<A, S = ()> {
     pub action: A,
     /// When its last packet came.
     pub last_seen: Nanos,
-    /// Packets counted by `touch`.
+    /// Packets that were counted on it.
     pub packets: u64,
-    /// Bytes counted by `touch`.
+    /// Their bytes.
     pub bytes: u64,
     /// Its neighbours in the wheel of its tenant; of a free entry, `u32::MAX`.
     pub(super) next: u32,

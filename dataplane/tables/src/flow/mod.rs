@@ -8,7 +8,7 @@
 //!
 //! A burst is looked up in passes, so that the cache misses of its packets overlap: [`FlowTable::hash`] and
 //! [`FlowTable::prefetch_bucket`] for all, [`FlowTable::candidate`] for all, then [`FlowTable::confirm`] and
-//! [`FlowTable::touch`] for all. A candidate that is not confirmed says nothing: ask [`FlowTable::find`].
+//! [`FlowTable::count`] for all. A candidate that is not confirmed says nothing: ask [`FlowTable::find`].
 //!
 //! An insert changes what was learned before it: it may give the slot of an expired entry to another flow, and it may
 //! add the very flow that a later packet of the burst missed. So confirm each packet right before acting on it, and

@@ -169,25 +169,25 @@ impl<A: Copy + Default, S: Copy + Default> FlowTable<A, S> {
         self.entries[slot.0 as usize].key == *key
     }
 
-    /// The complete answer. Time plays no part in it: [`FlowTable::touch`] says whether the entry has expired.
+    /// Asks for the second cache line of an entry: what it did, and its state.
+    #[inline(always)]
+    pub fn prefetch_state(&self, slot: Slot) {
+        prefetch_read(&self.entries[slot.0 as usize].last_seen);
+    }
+
+    /// The complete answer. Time plays no part in it: [`Entry::is_expired`] says whether it is a miss nevertheless, to be
+    /// decided anew and inserted.
     pub fn find(&self, hash: FlowHash, key: &FlowKey) -> Option<Slot> {
         self.index.tagged(hash).find(|&number| self.entries[number as usize].key == *key).map(Slot)
     }
 
     /// Counts a packet of `bytes` on the entry and makes it fresh.
-    ///
-    /// False, and nothing counted, when the entry has expired: the packet is a miss, to be decided anew and inserted.
     #[inline(always)]
-    #[must_use = "an expired entry is a miss"]
-    pub fn touch(&mut self, slot: Slot, now: Nanos, bytes: u64) -> bool {
+    pub fn count(&mut self, slot: Slot, now: Nanos, bytes: u64) {
         let entry = &mut self.entries[slot.0 as usize];
-        if entry.is_expired(now) {
-            return false;
-        }
         entry.packets += 1;
         entry.bytes = entry.bytes.wrapping_add(bytes);
         entry.last_seen = entry.last_seen.max(now);
-        true
     }
 
     /// The entry in `slot`; panics when the slot is of a larger table.
@@ -200,6 +200,12 @@ impl<A: Copy + Default, S: Copy + Default> FlowTable<A, S> {
     #[inline(always)]
     pub fn entry_mut(&mut self, slot: Slot) -> &mut Entry<A, S> {
         &mut self.entries[slot.0 as usize]
+    }
+
+    /// Two entries at once; `None` when they are one, or a slot is of a larger table.
+    #[inline(always)]
+    pub fn both_mut(&mut self, one: Slot, other: Slot) -> Option<[&mut Entry<A, S>; 2]> {
+        self.entries.get_disjoint_mut([one.0 as usize, other.0 as usize]).ok()
     }
 
     /// Sets how long a flow may be idle from its last packet on.

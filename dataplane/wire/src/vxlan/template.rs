@@ -105,6 +105,7 @@ impl Template {
     }
 
     /// Length of the outer headers, bytes: how much room the caller makes in front of the inner frame.
+    #[inline(always)]
     pub const fn len(&self) -> usize {
         if self.is_ipv6 { LEN_V6 } else { LEN_V4 }
     }

@@ -6,14 +6,15 @@
 mod sctp;
 mod tcp;
 
-use packet::Nanos;
 use program::{DropReason, TenantId};
 use tables::connection::Followed;
 use tables::connection::echo::Requests;
-use tables::flow::{Slot, Timeout};
+use tables::flow::{Entry, Slot, Timeout};
 use wire::L4;
 
+use crate::action::Action;
 use crate::judge::Reverses;
+use crate::lane::Lane;
 use crate::{Edge, Tables};
 
 pub(crate) use tcp::opens_connection;
@@ -81,11 +82,10 @@ impl Edge {
         &mut self,
         tables: &Tables,
         slot: Slot,
-        lane: usize,
+        lane: &Lane,
         frame: &[u8],
-        _now: Nanos,
     ) -> Result<(), DropReason> {
-        match self.lanes.parsed[lane].l4 {
+        match lane.parsed.l4 {
             L4::Tcp => self.track_tcp(tables, slot, lane, frame),
             L4::Sctp => self.track_sctp(slot, lane, frame),
             L4::Icmp | L4::Icmpv6 => self.track_echo(slot, lane, frame),
@@ -96,8 +96,8 @@ impl Edge {
 
     /// An answer to an echo request has been asked for.
     #[cold]
-    fn track_echo(&mut self, slot: Slot, lane: usize, frame: &[u8]) -> Result<(), DropReason> {
-        let l4 = usize::from(self.lanes.parsed[lane].l4_offset);
+    fn track_echo(&mut self, slot: Slot, lane: &Lane, frame: &[u8]) -> Result<(), DropReason> {
+        let l4 = usize::from(lane.parsed.l4_offset);
         let Some(&[kind, _, _, _, _, _, high, low]) = frame.get(l4..).and_then(|l4| l4.first_chunk()) else {
             return Ok(());
         };
@@ -155,6 +155,21 @@ impl Edge {
     fn peer(&self, slot: Slot) -> Option<Slot> {
         let peer = Slot(self.flows.entry(slot).state.peer.checked_sub(1)?);
         (self.flows.entry(peer).state.peer == slot.0 + 1).then_some(peer)
+    }
+
+    /// Asks for the state of the other direction of what is most likely a packet's flow.
+    #[inline(always)]
+    pub(crate) fn prefetch_peer(&self, slot: Slot) {
+        if let Some(peer) = self.flows.entry(slot).state.peer.checked_sub(1) {
+            self.flows.prefetch_state(Slot(peer));
+        }
+    }
+
+    /// The entries of a flow and of its other direction; `None` when either is not there.
+    #[inline(always)]
+    fn both_directions(&mut self, slot: Slot) -> Option<[&mut Entry<Action, State>; 2]> {
+        let peer = Slot(self.flows.entry(slot).state.peer.checked_sub(1)?);
+        self.flows.both_mut(slot, peer).filter(|[_, other]| other.state.peer == slot.0 + 1)
     }
 
     fn set_timeouts(&mut self, slot: Slot, peer: Option<Slot>, timeout: Timeout) {

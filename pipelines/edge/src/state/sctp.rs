@@ -8,14 +8,15 @@ use wire::Parsed;
 
 use super::idle;
 use crate::Edge;
+use crate::lane::Lane;
 
 /// The T bit of ABORT and SHUTDOWN COMPLETE (RFC 9260, sections 3.3.7 and 3.3.13).
 const REFLECTED: u8 = 0x01;
 
 impl Edge {
     #[cold]
-    pub(super) fn track_sctp(&mut self, slot: Slot, lane: usize, frame: &[u8]) -> Result<(), DropReason> {
-        let Some(packet) = read(frame, &self.lanes.parsed[lane]) else { return Ok(()) };
+    pub(super) fn track_sctp(&mut self, slot: Slot, lane: &Lane, frame: &[u8]) -> Result<(), DropReason> {
+        let Some(packet) = read(frame, &lane.parsed) else { return Ok(()) };
         let peer = self.peer(slot);
         let mut own = self.sctp_side(Some(slot));
         let mut other = self.sctp_side(peer);

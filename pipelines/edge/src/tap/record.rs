@@ -10,7 +10,7 @@ use tables::connection::Stage;
 use tables::flow::FlowKey;
 
 use crate::action::Action;
-use crate::lanes::Fate;
+use crate::lane::Fate;
 use crate::{Tables, key, record};
 
 /// What the first pass made of a packet.

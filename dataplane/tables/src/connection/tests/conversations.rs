@@ -302,10 +302,4 @@ proptest! {
             prop_assert_eq!((own, other), (a, b));
         }
     }
-
-    #[test]
-    fn words_carry_a_side(words in any::<[u32; 3]>()) {
-        let side = Side::from_words(words);
-        prop_assert_eq!(Side::from_words(side.to_words()), side);
-    }
 }

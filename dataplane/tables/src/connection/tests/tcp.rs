@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use wire::tcp::flag::{ACK, FIN, RST, SYN};
 
-use crate::connection::tcp::{Segment, Side, follow, follow_odd, is_ordinary, stage};
+use crate::connection::tcp::{Segment, Side, follow, follow_odd, follow_ordinary, stage};
 use crate::connection::{Followed, Stage};
 
 /// What each side says in turn, and what becomes of it.
@@ -204,6 +204,12 @@ fn an_error_quotes_what_is_on_its_way() {
     assert!(talk.a.may_be_quoted(&talk.b, 2001));
     assert!(!talk.a.may_be_quoted(&talk.b, 2002));
     assert!(!talk.a.may_be_quoted(&talk.b, 1001_u32.wrapping_sub(20_000)));
+
+    let mut half_open = Talk::new();
+    let _ = half_open.a(segment(1000, 0, SYN, 0));
+    assert!(half_open.a.may_be_quoted(&half_open.b, 1000), "its SYN");
+    assert!(!half_open.a.may_be_quoted(&half_open.b, 999));
+    assert!(!half_open.a.may_be_quoted(&half_open.b, 1002));
 }
 
 /// Words of a side: every phase and scale, sequence numbers near those of the segments.
@@ -230,14 +236,15 @@ proptest! {
         flags in prop_oneof![4 => Just(ACK), 1 => any::<u8>()],
     ) {
         let segment = Segment { seq, ack, window, flags, len, scale: None };
-        let sides = (Side::from_words(own), Side::from_words(other));
+        let sides = (Side::of(own), Side::of(other));
         let (mut short, mut long) = (sides, sides);
         let followed = follow(&mut short.0, &mut short.1, &segment);
         prop_assert_eq!(followed, follow_odd(&mut long.0, &mut long.1, &segment));
         // What is refused changes nothing on either way.
         prop_assert_eq!(short, long);
-        if is_ordinary(&sides.0, &sides.1, &segment) {
-            prop_assert!(matches!(followed, Followed::Same | Followed::OutOfWindow));
-        }
+        let mut shortest = sides;
+        let ordinary = follow_ordinary(&mut shortest.0, &mut shortest.1, &segment);
+        prop_assert_eq!(shortest, if ordinary { short } else { sides });
+        prop_assert!(!ordinary || followed == Followed::Same);
     }
 }

@@ -10,7 +10,7 @@ const TENANTS: u16 = 3;
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// Looked up in bulk steps; touched on a hit.
+    /// Looked up in bulk steps; counted on a hit.
     Packet {
         key: u32,
         bytes: u64,
@@ -157,9 +157,10 @@ impl Pair {
         let flow = self.flows.get_mut(&number);
         assert_eq!(slot.is_some(), flow.is_some());
         let (Some(slot), Some(flow)) = (slot, flow) else { return };
-        let touched = self.table.touch(slot, Nanos(now_ns), bytes);
-        assert_eq!(touched, !flow.is_expired(now_ns), "an expired flow is a miss");
-        if touched {
+        let expired = self.table.entry(slot).is_expired(Nanos(now_ns));
+        assert_eq!(expired, flow.is_expired(now_ns), "an expired flow is a miss");
+        if !expired {
+            self.table.count(slot, Nanos(now_ns), bytes);
             flow.packets += 1;
             flow.bytes = flow.bytes.wrapping_add(bytes);
             flow.last_seen_ns = flow.last_seen_ns.max(now_ns);
